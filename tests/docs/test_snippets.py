@@ -1,0 +1,58 @@
+"""Every snippet of the README and the docs runs, in the order of its page.
+
+```python blocks of a page share one namespace; of ```console blocks the lines that begin with
+`$ accredit` run. Both run in an empty folder that holds `rollouts.jsonl`, the bundled rollouts.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import accredit
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if "_notes" not in p.parts)]
+FENCE = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SAMPLES = Path(accredit.__file__).parent / "samples"
+DONE, FINDINGS = 0, 1
+
+
+def _snippets(page: Path) -> list[tuple[str, str]]:
+    return FENCE.findall(page.read_text())
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working folder of a page: the first bundled file, unpacked, as rollouts.jsonl."""
+    sample = sorted(SAMPLES.glob("*.jsonl.gz"))[0]
+    (tmp_path / "rollouts.jsonl").write_bytes(gzip.decompress(sample.read_bytes()))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _run_console(block: str) -> None:
+    for line in block.splitlines():
+        if line.startswith("$ accredit"):
+            command = [sys.executable, "-m", "accredit", *shlex.split(line[2:])[1:]]
+            done = subprocess.run(command, capture_output=True, text=True)
+            assert done.returncode in {DONE, FINDINGS}, f"{line}\n{done.stdout}{done.stderr}"
+            assert "Traceback" not in done.stderr, f"{line}\n{done.stderr}"
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if _snippets(p)], ids=lambda p: str(p.relative_to(ROOT)).replace("/", "-")
+)
+def test_snippets_of_the_page_run(page, folder):
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for language, block in _snippets(page):
+        if language == "python":
+            exec(compile(block, str(page), "exec"), namespace)
+        else:
+            _run_console(block)
