@@ -44,7 +44,7 @@ bench: .venv-verl/full
 
 docs: .venv/docs
 	$(V) docs/gen_methods.py
-	.venv/bin/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
 
 chromium:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
