@@ -1,0 +1,75 @@
+"""accredit: which decisions of a rollout were responsible for its outcome.
+
+``import accredit as ac``; then ``ac.read``, ``ac.check``, ``ac.assign``, ``ac.compare``,
+``ac.report``. Names are loaded on first use, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from accredit.comparison import compare
+    from accredit.data import Batch, Credit, Parts, Rollout, Step
+    from accredit.engine import assign, explain
+    from accredit.errors import AccreditError
+    from accredit.findings import check
+    from accredit.index import Index
+    from accredit.methods import bounded, catalog, check_method, method
+    from accredit.readers import read
+    from accredit.views import report
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "AccreditError": "errors",
+    "Batch": "data",
+    "Credit": "data",
+    "Index": "index",
+    "Parts": "data",
+    "Rollout": "data",
+    "Step": "data",
+    "assign": "engine",
+    "bounded": "methods",
+    "catalog": "methods",
+    "check": "findings",
+    "check_method": "methods",
+    "compare": "comparison",
+    "explain": "engine",
+    "method": "methods",
+    "read": "readers",
+    "report": "views",
+}
+
+__all__ = [
+    "AccreditError",
+    "Batch",
+    "Credit",
+    "Index",
+    "Parts",
+    "Rollout",
+    "Step",
+    "assign",
+    "bounded",
+    "catalog",
+    "check",
+    "check_method",
+    "compare",
+    "explain",
+    "method",
+    "read",
+    "report",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'accredit' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"accredit.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

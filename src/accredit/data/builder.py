@@ -1,0 +1,277 @@
+"""From records to columns, one record at a time.
+
+A record is checked as a whole before any of it is kept; a record that cannot be used becomes an
+exclusion with its reason, never a half-read rollout.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from accredit.data.column import Column
+from accredit.data.context import Context
+from accredit.data.finding import Exclusion, Finding
+from accredit.data.log import FindingLog
+from accredit.data.parse import Parsed, Record, parse_record
+from accredit.data.records import Rollout
+from accredit.data.rows import join_rows
+from accredit.data.sinks import JsonSink, ListSink, NumberSink, Sink, WordSink, new_sink
+from accredit.data.vocabulary import ROLLOUT_FIELDS, STEP_FIELDS, Field
+from accredit.errors import DataError
+from accredit.typing import Ints, Level, Scalar
+
+if TYPE_CHECKING:
+    from accredit.data.batch import Batch
+
+__all__ = ["BatchBuilder"]
+
+
+class BatchBuilder:
+    """Builds a Batch record by record, at the memory of its columns.
+
+    Args:
+        source: name of the source for places in findings (a file name, or "").
+        strict: raise at the first record that cannot be used, instead of excluding it.
+
+    Example:
+        >>> builder = BatchBuilder()
+        >>> builder.add({"id": "r1", "group": "g", "reward": 1, "steps": [{"action": "go"}]})
+        True
+        >>> builder.build().n_steps
+        1
+    """
+
+    def __init__(self, source: str = "", *, strict: bool = False) -> None:
+        self.source = source
+        self.strict = strict
+        self.log = FindingLog()
+        self.header: dict[str, Any] = {}
+        self.excluded: list[Exclusion] = []
+        self._seen: dict[str, set[Scalar | None]] = {}
+        self._ids: list[str] = []
+        self._rows: list[Scalar | None] = []
+        self._groups: dict[tuple[type, Scalar], int] = {}
+        self._group_R = array("i")
+        self._steps_R = array("q")
+        self._tokens_S = array("q")
+        self._state_words: dict[tuple[type, Scalar], int] = {}
+        self._rollout: dict[str, Sink] = {}
+        self._step: dict[str, Sink] = {}
+        self._context: ListSink | None = None
+        self._reset_S: list[int] = []
+        self._n_records = 0
+
+    def add(self, record: Mapping[str, Any] | Rollout, where: str = "") -> bool:
+        """Add one record.
+
+        Args:
+            record: a native record or a Rollout.
+            where: its place, for findings (default: source and record number).
+
+        Returns:
+            Whether it is used; if not, ``excluded`` has the reason.
+
+        Raises:
+            DataError: if it cannot be used and the builder is strict.
+        """
+        self._n_records += 1
+        place = where or f"{self.source or 'records'} record {self._n_records}"
+        fields: Any = record.to_record() if isinstance(record, Rollout) else record
+        try:
+            parsed = parse_record(fields, place)
+            self._claim(parsed, place)
+        except DataError as error:
+            self.exclude(error, _id_of(fields) or place, place)
+            return False
+        self._commit(parsed)
+        for finding in parsed.findings:
+            self.log.put(finding)
+        return True
+
+    def exclude(self, error: DataError, rollout: str, where: str) -> None:
+        """Count a rollout as read but not used (raise instead where strict)."""
+        if self.strict:
+            raise error
+        self.excluded.append(Exclusion(rollout, error.message, where, error.code))
+        self.log.add(error.code, "error", error.message, where=where, hint=error.hint)
+
+    def build(self) -> Batch:
+        """Return the Batch of all records added so far; the builder must not be used after."""
+        from accredit.data.batch import Batch  # a Batch builds itself through this module
+
+        columns = {**self._rollout_columns(), **self._step_columns()}
+        batch = Batch(
+            ids=tuple(self._ids),
+            group_R=np.array(self._group_R, np.int32),
+            group_names=tuple(word for _, word in self._groups),
+            step_start_R1=_offsets(np.array(self._steps_R, np.int64)),
+            token_start_S1=_offsets(np.array(self._tokens_S, np.int64)),
+            columns=columns,
+            context_start_S1=self._context_offsets(),
+            provenance={"source": self.source, **({"header": self.header} if self.header else {})},
+        )
+        batch = join_rows(batch, self._rows, self.log)
+        return batch.annotated(self.log.findings(), tuple(self.excluded))
+
+    def _claim(self, parsed: Parsed, place: str) -> None:
+        rows = self._seen.get(parsed.id)
+        if rows is None:
+            self._seen[parsed.id] = {parsed.row}
+            return
+        if parsed.row is None or None in rows:
+            raise DataError(
+                f"rollout id {parsed.id!r} occurs twice",
+                code="ACC101",
+                where=place,
+                hint="Give each rollout its own id, or mark the records of one rollout with `row`",
+            )
+        if parsed.row in rows:
+            raise DataError(
+                f"row {parsed.row!r} of rollout {parsed.id!r} occurs twice",
+                code="ACC101",
+                where=place,
+                hint="Give each record of one rollout its own `row`",
+            )
+        rows.add(parsed.row)
+
+    def _commit(self, parsed: Parsed) -> None:
+        r, s = len(self._ids), len(self._tokens_S)
+        self._ids.append(parsed.id)
+        self._rows.append(parsed.row)
+        key = (type(parsed.group), parsed.group)
+        self._group_R.append(self._groups.setdefault(key, len(self._groups)))
+        self._steps_R.append(len(parsed.counts))
+        self._tokens_S.extend(parsed.counts)
+        for name, value in parsed.rollout.items():
+            _put(self._rollout, name, self._sink("rollout", name, value), [r], [value])
+        for name, (rows, values) in parsed.steps.items():
+            at = [s + t for t in rows]
+            _put(self._step, name, self._sink("step", name, values[0]), at, values)
+        if parsed.context is not None:
+            self._commit_context(parsed.context, s)
+
+    def _commit_context(self, context: Context, first: int) -> None:
+        self._context = self._context or ListSink("i8")
+        self._context.add(range(first, first + len(context.pieces)), context.pieces)
+        self._reset_S += [first + t for t, reset in enumerate(context.resets) if reset]
+
+    def _sink(self, level: Level, name: str, value: Any) -> Sink:
+        table = self._rollout if level == "rollout" else self._step
+        if name not in table:
+            fields = ROLLOUT_FIELDS if level == "rollout" else STEP_FIELDS
+            table[name] = self._known_sink(fields.get(name), name, value)
+        return table[name]
+
+    def _known_sink(self, field: Field | None, name: str, value: Any) -> Sink:
+        if field is None:
+            return NumberSink() if name.startswith("rewards.") else new_sink(value)
+        if field.kind == "number":
+            return NumberSink()
+        if field.kind in ("word", "flag"):
+            return WordSink(self._state_words if name in ("state", "final_state") else None)
+        if field.kind == "json":
+            return JsonSink()
+        return ListSink({"tokens": "i8", "vector": "f8"}.get(field.kind, "f4"))
+
+    def _rollout_columns(self) -> dict[str, Column]:
+        size = len(self._ids)
+        found = {}
+        for name, sink in self._rollout.items():
+            if isinstance(sink, ListSink):
+                sink = _as_json(sink)
+            field = ROLLOUT_FIELDS.get(name)
+            found[field.column if field else f"{name}_R"] = sink.column("rollout", size)
+        return found
+
+    def _step_columns(self) -> dict[str, Column]:
+        counts = np.array(self._tokens_S, np.int64)
+        found = {}
+        for name, sink in self._step.items():
+            field = STEP_FIELDS.get(name)
+            column = self._step_column(sink, counts, field)
+            letter = "T" if column.level == "token" else "S"
+            found[field.column if field else f"{name}_{letter}"] = self._finite(name, column, counts)
+        if self._context is not None:
+            full = self._context.lengths(counts.size)
+            found["context_token_C"] = self._context.token_column(np.maximum(full, 0), "context")
+            reset = np.zeros(counts.size, bool)
+            reset[self._reset_S] = True
+            found["context_reset_S"] = Column("step", reset)
+        return found
+
+    def _step_column(self, sink: Sink, counts: Ints, field: Field | None) -> Column:
+        if not isinstance(sink, ListSink):
+            return sink.column("step", counts.size)
+        if field is not None and field.kind != "vector":
+            return sink.token_column(counts)
+        lengths = sink.lengths(counts.size)
+        there = lengths >= 0
+        if field is None and np.array_equal(lengths[there], counts[there]):
+            sink.dtype = np.dtype("f4")
+            column = sink.token_column(counts)
+            return Column("token", column.values.astype(np.float32), column.valid)
+        if np.unique(lengths[there]).size == 1:
+            return sink.vector_column(counts.size)
+        return _as_json(sink).column("step", counts.size)
+
+    def _finite(self, name: str, column: Column, counts: Ints) -> Column:
+        """Return a token column without the steps that hold NaN or infinity."""
+        if column.level != "token" or column.values.dtype.kind != "f":
+            return column
+        bad = ~np.isfinite(column.values)
+        if not bad.any():
+            return column
+        step_T = np.repeat(np.arange(counts.size), counts)
+        broken = np.zeros(counts.size, bool)
+        broken[step_T[bad]] = True
+        self.log.put(
+            Finding(
+                "ACC306",
+                "warning",
+                f"{name} are NaN or infinite in {int(broken.sum())} steps and count as absent there",
+                hint=f"Write null, or leave {name} out, where a number is not known",
+                count=int(broken.sum()),
+            )
+        )
+        valid = column.mask(counts.size) & ~broken
+        return Column("token", np.where(broken[step_T], 0, column.values).astype(np.float32), valid)
+
+    def _context_offsets(self) -> Ints | None:
+        if self._context is None:
+            return None
+        return _offsets(np.maximum(self._context.lengths(len(self._tokens_S)), 0))
+
+
+def _put(table: dict[str, Sink], name: str, sink: Sink, rows: list[int], values: list[Any]) -> None:
+    """Append values; a signal whose kind changes on the way is kept as JSON from then on."""
+    if not sink.add(rows, values):
+        table[name] = sink = _as_json(sink)
+        sink.add(rows, values)
+
+
+def _as_json(sink: Sink) -> JsonSink:
+    rows, values = sink.items()
+    fresh = JsonSink()
+    fresh.add(rows.tolist(), values)
+    return fresh
+
+
+def _offsets(counts: Ints) -> Ints:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+def _id_of(record: Any) -> str:
+    found = record.get("id") if isinstance(record, Mapping) else None
+    return str(found) if isinstance(found, str | int) else ""
+
+
+def build(records: Iterable[Record | Rollout], source: str = "", strict: bool = False) -> Batch:
+    """Return the Batch of an iterable of records (see `Batch.from_records`)."""
+    builder = BatchBuilder(source, strict=strict)
+    for record in records:
+        builder.add(record)
+    return builder.build()

@@ -1,0 +1,185 @@
+"""Batches put together and compared: new columns, concatenation, equality."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from accredit.data.batch import Batch
+from accredit.data.column import Column, level_of
+from accredit.data.ragged import offsets
+from accredit.data.sinks import WordSink
+from accredit.errors import DataError
+from accredit.typing import Array, BoolArray, Level, Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["concat", "equal", "make_column"]
+
+
+def make_column(
+    batch: Batch, name: str, values: Any, valid: BoolArray | None, provenance: Mapping[str, Any]
+) -> Column:
+    """Return the column of ``values`` for ``batch`` (see `Batch.with_column`)."""
+    try:
+        level = level_of(name)
+    except ValueError as error:
+        raise DataError(str(error)) from None
+    found = np.asarray(values)
+    words: tuple[Scalar, ...] | None = None
+    if found.dtype.kind in "US":
+        found, words = _intern(found.tolist())
+    size = _sizes(batch)[level]
+    if found.shape[:1] != (size,):
+        raise DataError(
+            f"column {name!r} has {found.shape[0] if found.ndim else 'no'} values for {size} {level}s",
+            hint=f"Give one value a {level}, in the order of the batch",
+        )
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        at = int(np.flatnonzero(~np.isfinite(found))[0])
+        raise DataError(
+            f"column {name!r} is not finite at position {at}",
+            hint="Mark absent values in `valid` and give 0 there",
+        )
+    keep = None if valid is None else np.array(valid, bool)
+    return Column(level, _stored(found, level), keep, words, dict(provenance))
+
+
+def _stored(values: Array, level: Level) -> Array:
+    if values.dtype.kind == "f":
+        return np.array(values, np.float32 if level == "token" else np.float64)
+    return np.array(values)
+
+
+def _intern(values: Sequence[Scalar]) -> tuple[Array, tuple[Scalar, ...]]:
+    sink = WordSink()
+    sink.add(range(len(values)), values)
+    column = sink.column("step", len(values))
+    return column.values, column.words or ()
+
+
+def _sizes(batch: Batch) -> dict[Level, int]:
+    context = 0 if batch.context_start_S1 is None else int(batch.context_start_S1[-1])
+    return {
+        "rollout": len(batch),
+        "step": batch.n_steps,
+        "token": batch.n_tokens,
+        "context": context,
+    }
+
+
+def concat(batches: Sequence[Batch]) -> Batch:
+    """Return one batch of several, in order (see `Batch.concat`)."""
+    if not batches:
+        raise DataError("no batches to put together", hint="Give at least one")
+    ids = tuple(name for b in batches for name in b.ids)
+    if len(set(ids)) != len(ids):
+        seen: set[str] = set()
+        twice = next(n for n in ids if n in seen or seen.add(n))  # type: ignore[func-returns-value]
+        raise DataError(
+            f"rollout id {twice!r} occurs in two batches",
+            code="ACC101",
+            hint="Make ids unique, for example by a prefix of the source",
+        )
+    group_R, group_names = _join_words([(b.group_R, b.group_names) for b in batches])
+    names = dict.fromkeys(n for b in batches for n in b.columns)
+    has_context = any(b.context_start_S1 is not None for b in batches)
+    return Batch(
+        ids=ids,
+        group_R=group_R,
+        group_names=group_names,
+        step_start_R1=_join_offsets([b.step_start_R1 for b in batches]),
+        token_start_S1=_join_offsets([b.token_start_S1 for b in batches]),
+        columns={n: _join_columns(n, batches) for n in names},
+        context_start_S1=_join_offsets([_context_start(b) for b in batches]) if has_context else None,
+        findings=tuple(f for b in batches for f in b.findings),
+        excluded=tuple(e for b in batches for e in b.excluded),
+        provenance={"sources": [dict(b.provenance) for b in batches]},
+    )
+
+
+def _context_start(batch: Batch) -> Array:
+    start = batch.context_start_S1
+    return np.zeros(batch.n_steps + 1, np.int64) if start is None else start
+
+
+def _join_offsets(starts: Sequence[Array]) -> Array:
+    return offsets(np.concatenate([np.diff(s) for s in starts]))
+
+
+def _join_words(
+    parts: Iterable[tuple[Array, tuple[Scalar, ...]]],
+) -> tuple[Array, tuple[Scalar, ...]]:
+    table: dict[tuple[type, Scalar], int] = {}
+    codes = []
+    for values, words in parts:
+        recode = [table.setdefault((type(w), w), len(table)) for w in words]
+        codes.append(np.array(recode, np.int32)[values] if recode else values.astype(np.int32))
+    return np.concatenate(codes), tuple(w for _, w in table)
+
+
+def _join_columns(name: str, batches: Sequence[Batch]) -> Column:
+    parts = [b.columns.get(name) for b in batches]
+    first = next(c for c in parts if c is not None)
+    level = first.level
+    kinds = {(c.words is not None, c.values.dtype.kind, c.values.shape[1:]) for c in parts if c}
+    if len(kinds) > 1:
+        raise DataError(
+            f"column {name!r} holds different kinds of values in two batches",
+            hint="Read both sources the same way, or drop the column from one",
+        )
+    filled = [c or _absent(first, b) for c, b in zip(parts, batches, strict=True)]
+    masks = [
+        c.mask(len(b) if level == "rollout" else b.n_steps) for c, b in zip(filled, batches, strict=True)
+    ]
+    valid = None if all(c.valid is None for c in filled) else np.concatenate(masks)
+    if first.words is not None:
+        values, words = _join_words([(c.values, c.words or ()) for c in filled])
+        return Column(level, values, valid, words, first.provenance)
+    return Column(level, np.concatenate([c.values for c in filled]), valid, None, first.provenance)
+
+
+def _absent(like: Column, batch: Batch) -> Column:
+    size = _sizes(batch)[like.level]
+    if like.is_json:
+        values: Array = np.empty(size, object)
+    else:
+        values = np.zeros((size, *like.values.shape[1:]), like.values.dtype)
+    steps = len(batch) if like.level == "rollout" else batch.n_steps
+    words = None if like.words is None else like.words[:1] or ("",)
+    return Column(like.level, values, np.zeros(steps, bool), words)
+
+
+def equal(a: Batch, b: Batch) -> bool:
+    """Return whether two batches hold the same rollouts: ids, groups, shape and every column."""
+    if a.ids != b.ids or set(a.columns) != set(b.columns):
+        return False
+    if not (
+        np.array_equal(a.step_start_R1, b.step_start_R1)
+        and np.array_equal(a.token_start_S1, b.token_start_S1)
+        and np.array_equal(_context_start(a), _context_start(b))
+    ):
+        return False
+    if [_typed(a.group_names[i]) for i in a.group_R] != [_typed(b.group_names[i]) for i in b.group_R]:
+        return False
+    return all(_same_column(a, a.columns[n], b.columns[n]) for n in a.columns)
+
+
+def _same_column(batch: Batch, a: Column, b: Column) -> bool:
+    size = len(batch) if a.level == "rollout" else batch.n_steps
+    if a.level != b.level or not np.array_equal(a.mask(size), b.mask(size)):
+        return False
+    if (a.words is None) != (b.words is None) or a.is_json != b.is_json:
+        return False
+    if a.words is None and not a.is_json:
+        return np.array_equal(a.values, b.values)
+    keep = a.mask(size)
+    left, right = a.decoded()[keep].tolist(), b.decoded()[keep].tolist()
+    return [_typed(v) for v in left] == [_typed(v) for v in right]
+
+
+def _typed(value: Any) -> tuple[type, Any]:
+    return type(value), value

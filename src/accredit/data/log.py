@@ -1,0 +1,36 @@
+"""Findings gathered while something runs: one entry a code, counted, first places kept."""
+
+from __future__ import annotations
+
+from accredit.data.finding import Finding
+from accredit.typing import Severity
+
+__all__ = ["FindingLog"]
+
+
+class FindingLog:
+    """Collects findings and merges those of one code.
+
+    Example:
+        >>> log = FindingLog()
+        >>> log.add("ACC202", "warning", "reward of 'a' is NaN", where="line 1")
+        >>> log.add("ACC202", "warning", "reward of 'b' is NaN", where="line 9")
+        >>> [(f.code, f.count, f.examples) for f in log.findings()]
+        [('ACC202', 2, ('line 1', 'line 9'))]
+    """
+
+    def __init__(self) -> None:
+        self._by_code: dict[str, Finding] = {}
+
+    def add(self, code: str, severity: Severity, message: str, *, where: str = "", hint: str = "") -> None:
+        """Record one finding."""
+        self.put(Finding(code, severity, message, where, hint))
+
+    def put(self, finding: Finding) -> None:
+        """Record a finding, merging it with an earlier one of its code."""
+        earlier = self._by_code.get(finding.code)
+        self._by_code[finding.code] = finding if earlier is None else earlier.merged(finding)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the findings in order of first appearance."""
+        return tuple(self._by_code.values())

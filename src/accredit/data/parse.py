@@ -1,0 +1,335 @@
+"""Check one record and sort its fields; nothing is kept unless all of it is sound."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from accredit.data.context import Break, Context, context_deltas
+from accredit.data.finding import Finding
+from accredit.data.records import Step
+from accredit.data.sinks import numbers
+from accredit.data.vocabulary import ALIASES, CONTROL, ROLLOUT_FIELDS, STATUSES, STEP_FIELDS
+from accredit.errors import DataError
+from accredit.typing import Array, Scalar
+
+__all__ = ["Parsed", "Record", "parse_record"]
+
+Record: TypeAlias = Mapping[str, Any]
+Fields: TypeAlias = dict[str, tuple[list[int], list[Any]]]
+_SCALARS = {str, int, float, bool}
+_PROMPTS = ("prompt_tokens", "context_tokens")
+
+
+@dataclass(slots=True)
+class Parsed:
+    """A checked record: ids, number of tokens of each step, fields by name."""
+
+    id: str
+    group: Scalar
+    row: Scalar | None
+    rollout: dict[str, Any]
+    counts: list[int]
+    steps: Fields
+    context: Context | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+
+def parse_record(record: Record, place: str) -> Parsed:
+    """Return the record's checked fields.
+
+    Args:
+        record: a native record.
+        place: where it stands, for messages.
+
+    Raises:
+        DataError: naming the field, what was got and how to mend it.
+    """
+    if not isinstance(record, Mapping):
+        raise DataError(
+            f"a record is a {type(record).__name__}, not an object",
+            code="ACC110",
+            where=place,
+            hint="Give one JSON object a rollout: id, group, reward, steps",
+        )
+    found: list[Finding] = []
+    name, group = _identity(record, place, found)
+    rollout = _rollout_fields(record, name, place, found)
+    steps = _step_fields(record.get("steps"), name, place)
+    counts = _token_counts(steps, len(record.get("steps") or ()), name, place)
+    context = _context(steps, counts, name, place, found)
+    for key in list(steps):
+        _check_step_field(key, steps, counts, (name, place, found))
+    row = record.get("row")
+    if row is not None and type(row) not in _SCALARS:
+        raise _wrong("row", row, "a number or a string", name, place)
+    return Parsed(name, group, row, rollout, counts, steps, context, found)
+
+
+def _identity(record: Record, place: str, found: list[Finding]) -> tuple[str, Scalar]:
+    name = record.get("id")
+    if name is None or name == "":
+        name = f"#{place}"
+        found.append(
+            Finding(
+                "ACC102",
+                "warning",
+                "records without an id are named by their place",
+                place,
+                "Give each rollout an `id`, so that results can be joined back",
+            )
+        )
+    if not isinstance(name, str | int) or isinstance(name, bool):
+        raise _wrong("id", name, "a string", str(name), place)
+    group = record.get("group")
+    if group is None:
+        found.append(
+            Finding(
+                "ACC103",
+                "warning",
+                "records without a group stand alone",
+                place,
+                "Give the id of the task in `group`: rollouts of one task are compared",
+            )
+        )
+        group = f"(no group) {name}"
+    if isinstance(group, np.generic):
+        group = group.item()
+    if type(group) not in _SCALARS:
+        raise _wrong("group", group, "a string or a number", str(name), place)
+    return str(name), group
+
+
+def _rollout_fields(record: Record, name: str, place: str, found: list[Finding]) -> dict[str, Any]:
+    values = {k: v for k, v in record.items() if v is not None and k not in CONTROL and k != "row"}
+    status = values.get("status")
+    if record.get("truncated") and status in (None, "finished"):
+        values["status"] = "truncated"
+    elif status is not None and status not in STATUSES:
+        raise _wrong("status", status, " or ".join(STATUSES), name, place)
+    for key in [k for k in values if k in ROLLOUT_FIELDS]:
+        kind = ROLLOUT_FIELDS[key].kind
+        values[key] = _CHECKS[kind](key, [values[key]], (name, place, found))[0]
+    _check_reward(values, name, place, found)
+    rewards = record.get("rewards")
+    if rewards is not None and not isinstance(rewards, Mapping):
+        raise _wrong("rewards", rewards, "an object of named numbers", name, place)
+    for part, value in (rewards or {}).items():
+        if value is not None:
+            key = f"rewards.{part}"
+            values[key] = _numbers(key, [value], (name, place, found))[0]
+    return values
+
+
+def _check_reward(values: dict[str, Any], name: str, place: str, found: list[Finding]) -> None:
+    reward = values.get("reward")
+    if reward is not None and not math.isfinite(reward):
+        del values["reward"]
+        found.append(
+            Finding(
+                "ACC202",
+                "error",
+                f"reward of rollout {name!r} is {reward}: read as unscored",
+                place,
+                "Write null for an unscored rollout, and mend the reward function",
+            )
+        )
+
+
+def _step_fields(steps: Any, name: str, place: str) -> Fields:
+    fields: Fields = {}
+    if steps is None:
+        return fields
+    if not isinstance(steps, list | tuple):
+        raise _wrong("steps", steps, "a list of steps", name, place)
+    for t, step in enumerate(steps):
+        if isinstance(step, Step):
+            step = step.to_record()
+        if not isinstance(step, Mapping):
+            raise _wrong(f"step {t}", step, "an object", name, place)
+        for key, value in step.items():
+            if value is None:
+                continue
+            slot = fields.get(key)
+            if slot is None:
+                slot = fields[ALIASES.get(key, key)] = fields.get(ALIASES.get(key, key)) or ([], [])
+            slot[0].append(t)
+            slot[1].append(value)
+    return fields
+
+
+def _token_counts(steps: Fields, n_steps: int, name: str, place: str) -> list[int]:
+    counts: list[int | None] = [None] * n_steps
+    for key in ("tokens", "n_tokens", "logprobs", "entropies", "token_values", "prm_logratio"):
+        if key not in steps:
+            continue
+        rows, values = steps[key]
+        for i, t in enumerate(rows):
+            size = _count(key, values[i], t, name, place)
+            if counts[t] is None:
+                counts[t] = size
+            elif counts[t] != size:
+                raise DataError(
+                    f"rollout {name!r} step {t} has {size} {key} for {counts[t]} tokens",
+                    code="ACC104",
+                    where=place,
+                    hint=f"Give one value a token, or drop {key} and use a method that does not need it",
+                )
+    return [c or 0 for c in counts]
+
+
+def _count(key: str, value: Any, step: int, name: str, place: str) -> int:
+    if key == "n_tokens":
+        if type(value) is not int or value < 0:
+            raise _wrong(f"n_tokens of step {step}", value, "a whole number >= 0", name, place)
+        return value
+    try:
+        return len(value)
+    except TypeError:
+        raise _wrong(f"{key} of step {step}", value, "a list of numbers", name, place) from None
+
+
+def _context(steps: Fields, counts: list[int], name: str, place: str, found: list[Finding]) -> Context | None:
+    given = {key: steps.pop(key) for key in _PROMPTS if key in steps}
+    if not given:
+        return None
+    at = (name, place, found)
+    parts = [
+        dict(zip(given[key][0], _token_lists(key, given[key][1], at), strict=True)) if key in given else {}
+        for key in _PROMPTS
+    ]
+    answers = [np.zeros(n, np.int64) - 1 for n in counts]
+    if "tokens" in steps:
+        for t, ids in zip(steps["tokens"][0], steps["tokens"][1], strict=True):
+            answers[t] = _token_lists("tokens", [ids], at)[0]
+    context = context_deltas(answers, *parts)
+    found += [_break_finding(b, name, place) for b in context.breaks]
+    return context
+
+
+def _break_finding(broken: Break, name: str, place: str) -> Finding:
+    got = "the end" if broken.got < 0 else str(broken.got)
+    text = (
+        f"prompt of rollout {name!r} step {broken.step} leaves the call before it at position "
+        f"{broken.position}: expected {broken.expected}, got {got}"
+    )
+    where = f"{place}, step {broken.step}"
+    if broken.in_answer:
+        hint = "Carry the sampled ids; do not re-tokenise the text of earlier answers"
+        return Finding("ACC301", "warning", text, where, hint)
+    hint = "Nothing, if the policy sees a fresh or edited context at each step"
+    return Finding("ACC302", "info", text, where, hint)
+
+
+def _check_step_field(key: str, steps: Fields, counts: list[int], at: tuple[str, str, list[Finding]]) -> None:
+    known = STEP_FIELDS.get(key)
+    if known is None:
+        return
+    rows, values = steps[key]
+    checked = _CHECKS[known.kind](key, values, at)
+    steps[key] = (rows, checked)
+    if key == "reward" and not all(map(math.isfinite, checked)):
+        raise DataError(
+            f"a step reward of rollout {at[0]!r} is NaN or infinite",
+            code="ACC203",
+            where=at[1],
+            hint="Write null where a step paid nothing, and mend the reward function",
+        )
+
+
+def _numbers(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Any]:
+    if {type(v) for v in values} <= {float, int}:
+        if any(type(v) is int and abs(v) > 1 << 1000 for v in values):
+            raise _wrong(key, "a huge integer", "a number within float range", at[0], at[1])
+        return values
+    plain = [v.item() if isinstance(v, np.generic) else v for v in values]
+    for v in plain:
+        if not isinstance(v, int | float):
+            raise _wrong(key, v, "a number", at[0], at[1])
+    return [float(v) for v in plain]
+
+
+def _words(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Any]:
+    if {type(v) for v in values} <= _SCALARS:
+        return values
+    fixed = []
+    for v in values:
+        plain = v.tolist() if isinstance(v, np.generic | np.ndarray) else v
+        if type(plain) not in _SCALARS:
+            plain = _canonical(key, plain, at)
+        fixed.append(plain)
+    return fixed
+
+
+def _canonical(key: str, value: Any, at: tuple[str, str, list[Finding]]) -> str:
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    except (TypeError, ValueError):
+        raise _wrong(key, value, "a JSON scalar", at[0], at[1]) from None
+    at[2].append(
+        Finding(
+            "ACC105",
+            "info",
+            f"{key} is an object or a list: its canonical JSON text is used",
+            at[1],
+            f"Give {key} as a string or a number to choose the key yourself",
+        )
+    )
+    return text
+
+
+def _flags(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Any]:
+    plain = [v.item() if isinstance(v, np.generic) else v for v in values]
+    for v in plain:
+        if v not in (True, False):
+            raise _wrong(key, v, "true or false", at[0], at[1])
+    return [bool(v) for v in plain]
+
+
+def _token_lists(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Array]:
+    checked = []
+    for value in values:
+        ids = numbers(value)
+        if ids is None or (ids.size and ids.dtype.kind not in "iu"):
+            raise _wrong(key, value, "a list of token ids (whole numbers)", at[0], at[1])
+        checked.append(ids.astype(np.int64, copy=False))
+    return checked
+
+
+def _signals(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Array]:
+    checked = [numbers(v) for v in values]
+    for value, got in zip(values, checked, strict=True):
+        if got is None:
+            raise _wrong(key, value, "a list of numbers", at[0], at[1])
+    return [c for c in checked if c is not None]
+
+
+def _as_is(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Any]:
+    return values
+
+
+_CHECKS: Mapping[str, Callable[[str, list[Any], tuple[str, str, list[Finding]]], list[Any]]] = {
+    "number": _numbers,
+    "word": _words,
+    "flag": _flags,
+    "tokens": _token_lists,
+    "signal": _signals,
+    "vector": _signals,
+    "json": _as_is,
+}
+
+
+def _wrong(key: str, got: Any, allowed: str, name: str, place: str) -> DataError:
+    shown = repr(got)
+    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    return DataError(
+        f"{key} of rollout {name!r} must be {allowed}, got {shown}",
+        code="ACC110",
+        where=place,
+        hint=f"Mend {key}, or leave the field out",
+    )

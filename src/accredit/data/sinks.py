@@ -1,0 +1,222 @@
+"""Growing columns: each sink takes values with their rows and becomes one Column.
+
+Numbers are flushed into arrays every few thousand values, so that memory stays that of the
+columns whatever the length of the stream.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from accredit.data.column import Column
+from accredit.typing import Array, Ints, Level, Scalar
+
+__all__ = ["JsonSink", "ListSink", "NumberSink", "Sink", "WordSink", "new_sink", "numbers"]
+
+_FLUSH = 1 << 16
+
+
+def numbers(values: Any) -> Array | None:
+    """Return a 1-D number array of a list (int64 or float64), or None if it is anything else."""
+    try:
+        found = np.asarray(values)
+    except (ValueError, OverflowError, TypeError):
+        return None
+    if found.ndim != 1 or (found.dtype.kind not in "iuf" and found.size):
+        return None
+    return found
+
+
+class NumberSink:
+    """Numbers, one a row."""
+
+    def __init__(self) -> None:
+        self._values = array("d")
+        self._rows = array("q")
+
+    def add(self, rows: Sequence[int], values: Sequence[Any]) -> bool:
+        """Append values; return False (nothing appended) if one is not a number."""
+        if any(type(v) not in (float, int) and not _is_number(v) for v in values):
+            return False
+        self._values.extend(map(float, values))
+        self._rows.extend(rows)
+        return True
+
+    def items(self) -> tuple[Ints, list[Any]]:
+        """Return rows and values collected so far."""
+        return np.array(self._rows, np.int64), self._values.tolist()
+
+    def column(self, level: Level, size: int) -> Column:
+        """Return the column of ``size`` rows."""
+        rows = np.frombuffer(self._rows, np.int64) if len(self._rows) else np.zeros(0, np.int64)
+        found = np.frombuffer(self._values, np.float64) if len(self._values) else np.zeros(0)
+        finite = np.isfinite(found)
+        values = np.zeros(size)
+        values[rows[finite]] = found[finite]
+        return Column(level, values, _valid(rows[finite], size))
+
+
+class WordSink:
+    """Scalars interned to codes; 1, 1.0, True and "1" stay different words."""
+
+    def __init__(self, table: dict[tuple[type, Scalar], int] | None = None) -> None:
+        self._codes = array("i")
+        self._rows = array("q")
+        self._table = {} if table is None else table
+
+    def add(self, rows: Sequence[int], values: Sequence[Any]) -> bool:
+        """Append values; return False (nothing appended) if one is not a scalar."""
+        if not {type(v) for v in values} <= {str, int, float, bool}:
+            return False
+        table = self._table
+        self._codes.extend([table.setdefault((type(v), v), len(table)) for v in values])
+        self._rows.extend(rows)
+        return True
+
+    def items(self) -> tuple[Ints, list[Any]]:
+        """Return rows and values collected so far."""
+        words = self.words()
+        return np.array(self._rows, np.int64), [words[c] for c in self._codes]
+
+    def words(self) -> tuple[Scalar, ...]:
+        """Return the vocabulary in order of first appearance."""
+        return tuple(word for _, word in self._table)
+
+    def column(self, level: Level, size: int) -> Column:
+        """Return the column of ``size`` rows; the vocabulary may be shared with another sink."""
+        rows = np.array(self._rows, np.int64)
+        codes = np.zeros(size, np.int32)
+        codes[rows] = np.array(self._codes, np.int32)
+        return Column(level, codes, _valid(rows, size), self.words() or ("",))
+
+
+class ListSink:
+    """Lists of numbers, one a row: token signals or vectors, settled at the end."""
+
+    def __init__(self, dtype: str = "f4") -> None:
+        self.dtype = np.dtype(dtype)
+        self._chunks: list[Array] = []
+        self._open: list[Array] = []
+        self._waiting = 0
+        self._lengths = array("q")
+        self._rows = array("q")
+
+    def add(self, rows: Sequence[int], values: Sequence[Any]) -> bool:
+        """Append lists; return False (nothing appended) if one is not a list of numbers."""
+        found = [numbers(v) if isinstance(v, list | tuple | np.ndarray) else None for v in values]
+        if any(f is None for f in found):
+            return False
+        kept = [f for f in found if f is not None]
+        self._open.extend(kept)
+        sizes = [f.size for f in kept]
+        self._lengths.extend(sizes)
+        self._rows.extend(rows)
+        self._waiting += sum(sizes)
+        if self._waiting >= _FLUSH or len(self._open) >= _FLUSH:
+            self._flush()
+        return True
+
+    def _flush(self) -> None:
+        if self._open:
+            self._chunks.append(np.concatenate(self._open).astype(self.dtype, copy=False))
+        self._open, self._waiting = [], 0
+
+    def flat(self) -> Array:
+        """Return all values in order of arrival."""
+        self._flush()
+        self._chunks = [np.concatenate(self._chunks)] if self._chunks else []
+        return self._chunks[0] if self._chunks else np.zeros(0, self.dtype)
+
+    def items(self) -> tuple[Ints, list[Any]]:
+        """Return rows and lists collected so far."""
+        cuts = np.cumsum(np.array(self._lengths, np.int64))[:-1]
+        lists = [part.tolist() for part in np.split(self.flat(), cuts)] if self._lengths else []
+        return np.array(self._rows, np.int64), lists
+
+    def lengths(self, size: int) -> Ints:
+        """Return each row's list length, -1 where the row has none."""
+        found = np.full(size, -1, np.int64)
+        found[np.array(self._rows, np.int64)] = np.array(self._lengths, np.int64)
+        return found
+
+    def token_column(self, counts_S: Ints, level: Level = "token") -> Column:
+        """Return the token column over steps of ``counts_S`` tokens each."""
+        rows = np.array(self._rows, np.int64)
+        flat = self.flat()
+        have = _valid(rows, counts_S.size)
+        if have is None and np.all(rows[1:] > rows[:-1]):
+            return Column(level, flat, None)
+        start = np.concatenate([[0], np.cumsum(counts_S)])
+        values = np.zeros(int(start[-1]), flat.dtype)
+        values[_spans(start[rows], counts_S[rows])] = flat
+        return Column(level, values, have)
+
+    def vector_column(self, size: int) -> Column:
+        """Return the step column ``[S, d]`` of lists that all have length d."""
+        rows = np.array(self._rows, np.int64)
+        values = np.zeros((size, int(self._lengths[0])))
+        values[rows] = self.flat().reshape(rows.size, -1)
+        return Column("step", values, _valid(rows, size))
+
+
+class JsonSink:
+    """Any JSON value, kept as the object it is."""
+
+    def __init__(self) -> None:
+        self._values: list[Any] = []
+        self._rows = array("q")
+
+    def add(self, rows: Sequence[int], values: Sequence[Any]) -> bool:
+        """Append values; always True."""
+        self._values.extend(values)
+        self._rows.extend(rows)
+        return True
+
+    def items(self) -> tuple[Ints, list[Any]]:
+        """Return rows and values collected so far."""
+        return np.array(self._rows, np.int64), self._values
+
+    def column(self, level: Level, size: int) -> Column:
+        """Return the object column of ``size`` rows, None where absent."""
+        rows = np.array(self._rows, np.int64)
+        values = np.empty(size, object)
+        for row, value in zip(rows.tolist(), self._values, strict=True):
+            values[row] = value
+        return Column(level, values, _valid(rows, size))
+
+
+Sink: TypeAlias = NumberSink | WordSink | ListSink | JsonSink
+
+
+def new_sink(value: Any) -> Sink:
+    """Return the sink for extra signals whose first value this is."""
+    if _is_number(value):
+        return NumberSink()
+    if isinstance(value, str | bool):
+        return WordSink()
+    if isinstance(value, list | tuple | np.ndarray) and numbers(value) is not None:
+        return ListSink("f8")
+    return JsonSink()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _valid(rows: Ints, size: int) -> Any:
+    if rows.size == size:
+        return None
+    mask = np.zeros(size, bool)
+    mask[rows] = True
+    return mask
+
+
+def _spans(starts: Ints, counts: Ints) -> Ints:
+    """Return the indices of the half-open spans ``starts[i] .. starts[i] + counts[i]``."""
+    total = int(counts.sum())
+    shift = np.repeat(starts - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+    return shift + np.arange(total)

@@ -1,0 +1,82 @@
+"""The record fields that accredit knows: name, kind, column, meaning.
+
+Fields that are not listed are extra signals: kept, named after the field, at the level that
+their values show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+__all__ = ["ALIASES", "CONTROL", "ROLLOUT_FIELDS", "STATUSES", "STEP_FIELDS", "Field", "Kind"]
+
+Kind: TypeAlias = Literal["number", "word", "flag", "tokens", "signal", "vector", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One known field of a record.
+
+    Args:
+        name: the field's name in a native record.
+        column: the column that holds it.
+        kind: number (float64), word (JSON scalar, interned), flag (true/false), tokens (token ids),
+            signal (float32, one a policy token), vector (fixed-length numbers), json (object).
+        meaning: one line for the docs.
+        probe: the command or the place that makes it, for MissingSignal.
+    """
+
+    name: str
+    column: str
+    kind: Kind
+    meaning: str
+    probe: str = ""
+
+
+def _table(*fields: Field) -> Mapping[str, Field]:
+    return {f.name: f for f in fields}
+
+
+STATUSES = ("finished", "truncated", "failed", "rejected")
+
+# Handled by the builder itself, never columns of their own name.
+CONTROL = frozenset({"id", "group", "steps", "rewards", "truncated", "schema"})
+
+# Other spellings that are read as the field on the right.
+ALIASES: Mapping[str, str] = {"values": "token_values"}
+
+ROLLOUT_FIELDS = _table(
+    Field("reward", "reward_R", "number", "outcome of the rollout; null = unscored"),
+    Field("status", "status_R", "word", "finished, truncated, failed or rejected"),
+    Field("policy_version", "policy_version_R", "word", "version of the policy that played it"),
+    Field("final_state", "final_state_R", "word", "state after the last step"),
+    Field("final_value", "final_value_R", "number", "V(final_state), used where truncated"),
+    Field("parent", "parent_R", "word", "id of the rollout that this one branched from"),
+    Field("fork_step", "fork_step_R", "number", "step of the parent at which it branched"),
+    Field("branch_kind", "branch_kind_R", "word", "fork, subagent, compaction or verifier"),
+    Field("agent", "agent_R", "word", "default role of its steps"),
+    Field("trainable", "trainable_R", "flag", "false: credited, but its tokens get 0"),
+    Field("terminated", "terminated_R", "flag", "the task ended by itself"),
+    Field("metadata", "metadata_R", "json", "anything else, kept as it is"),
+)
+
+STEP_FIELDS = _table(
+    Field("state", "state_S", "word", "anchor key or text before the action", "the environment"),
+    Field("action", "action_S", "word", "what the policy did"),
+    Field("reward", "reward_S", "number", "reward paid at this step", "a verifier"),
+    Field("agent", "agent_S", "word", "role that took the step"),
+    Field("tokens", "token_T", "tokens", "policy token ids"),
+    Field("n_tokens", "n_tokens_S", "number", "number of policy tokens where ids are unknown"),
+    Field("logprobs", "logprob_T", "signal", "log-probability of each token, nats", "probe rescore"),
+    Field("entropies", "entropy_T", "signal", "next-token entropy, nats", "probe rescore"),
+    Field("token_values", "token_value_T", "signal", "V of the prefix before each token", "a critic"),
+    Field("value", "value_S", "number", "V of the state before the step", "a critic"),
+    Field("text", "text_S", "word", "what the policy saw or said, for people"),
+    Field("observation", "observation_S", "word", "what the environment answered"),
+    Field("trainable", "trainable_S", "flag", "false: credited, but its tokens get 0"),
+    Field("metadata", "metadata_S", "json", "anything else, kept as it is"),
+    Field("prm_logits", "prm_logits_S", "vector", "[bad, good] logits of a process reward model"),
+    Field("prm_logratio", "prm_logratio_T", "signal", "log pi_prm - log pi_ref of each token"),
+)

@@ -1,0 +1,245 @@
+"""`assign`: needs met? -> index -> method -> spread -> Credit."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import accredit
+from accredit.data import Batch, Credit, Explanation, Finding, MethodCard, Parts, Rollout
+from accredit.data.vocabulary import ROLLOUT_FIELDS, STEP_FIELDS
+from accredit.errors import DataError, MissingSignal, ParamError
+from accredit.index import Index, Key, OutcomeInSteps
+from accredit.methods import Method, get_method
+from accredit.readers import read
+from accredit.spread import Spread, spread_tokens
+
+__all__ = ["Rollouts", "as_batch", "assign", "explain", "missing_needs"]
+
+Rollouts = Batch | str | Path | Iterable[Mapping[str, Any] | Rollout]
+
+
+def as_batch(rollouts: Rollouts) -> Batch:
+    """Return the batch that a user's value means: a Batch, a path, or records."""
+    if isinstance(rollouts, Batch):
+        return rollouts
+    if isinstance(rollouts, str | Path):
+        return read(rollouts)
+    return Batch.from_records(rollouts)
+
+
+def assign(
+    batch: Rollouts,
+    method: str,
+    *,
+    key: Key | None = None,
+    outcome_in_steps: OutcomeInSteps = "auto",
+    spread: Spread | str | Mapping[str, Any] | None = None,
+    base: str | None = None,
+    compat: str | None = None,
+    state: Any = None,
+    seed: int | None = None,
+    strict: bool = False,
+    **params: Any,
+) -> Credit:
+    """Return the credit that a method gives to every step and token of the rollouts.
+
+    Args:
+        batch: a Batch, a path, or an iterable of records.
+        method: id, alias, or ``"id:name=value,…"``.
+        key: which states count as the same: None = exact; a normaliser (``strip-digits``,
+            several joined by ``+``), another word column (``text``), or a callable.
+        outcome_in_steps: whether step rewards already contain the outcome: auto, yes, no.
+        spread: how step credit becomes token advantages (see `accredit.spread.Spread`).
+        base: method under a token reweighter (``"gigpo"`` or ``"gigpo:gamma=0.9"``).
+        compat: reproduce another implementation (``"verl"``, ``"trl"`` …; see the method's card).
+        state: memory of a stateful method, from an earlier ``Credit.state``.
+        seed: of a stochastic method.
+        strict: turn fallbacks and findings of this run into errors.
+        **params: the method's own parameters.
+
+    Returns:
+        The Credit: ``.steps`` float64 ``[S]``, ``.tokens`` float64 ``[T]``, all finite.
+
+    Raises:
+        MissingSignal: if the batch lacks a column that the method needs; names what makes it.
+        ParamError: for an unknown method or parameter, or a value out of bounds.
+        DataError: if every group has one rollout and the method compares rollouts of a group.
+
+    Example:
+        >>> records = [
+        ...     {"id": "a", "group": "g", "reward": 1, "steps": [{"n_tokens": 2}]},
+        ...     {"id": "b", "group": "g", "reward": 0, "steps": [{"n_tokens": 1}]},
+        ... ]
+        >>> assign(records, "dr-grpo").tokens.tolist()
+        [0.5, 0.5, -0.5]
+    """
+    found = as_batch(batch)
+    chosen, implied = get_method(method)
+    checked = chosen.make_params({**implied, **params}, compat)
+    how = Spread.of(spread)
+    _refuse(found, chosen.card, base, {**implied, **params, **chosen.card.compat.get(compat or "", {})})
+    index = Index(found, key, outcome_in_steps)
+    parts = _run(chosen, index, checked, base=base, state=state, seed=seed)
+    _check_parts(chosen.card, parts, found)
+    findings = (*parts.findings, *_run_findings(chosen.card, index, checked))
+    if strict:
+        _raise_strict(chosen.card, findings, parts.fallbacks)
+    parts = dataclasses.replace(parts, findings=findings)
+
+    def tokens() -> Any:
+        per_token = chosen.card.yields == "token"
+        return spread_tokens(index, parts.values, how, per_token=per_token)
+
+    in_force = {f.name: getattr(checked, f.name) for f in dataclasses.fields(checked)} | {
+        "key": key if key is None or isinstance(key, str) else repr(key),
+        "outcome_in_steps": index.outcome_in_steps,
+        "spread": dataclasses.asdict(how),
+        "base": base,
+        "compat": compat,
+        "seed": seed,
+    }
+    return Credit(
+        found,
+        chosen.card,
+        in_force,
+        parts,
+        tokens,
+        uncounted=_uncounted(index, checked),
+        provenance=_provenance(found),
+    )
+
+
+def _run(
+    chosen: Method, index: Index, params: Any, *, base: str | None, state: Any, seed: int | None
+) -> Parts:
+    extra: dict[str, Any] = {}
+    if "stateful" in chosen.card.tags:
+        extra["state"] = state
+    if "stochastic" in chosen.card.tags:
+        extra["rng"] = np.random.default_rng(seed)
+    if "reweights" in chosen.card.tags:
+        extra["base"] = base
+    return chosen.function(index, params, **extra)
+
+
+def _refuse(batch: Batch, card: MethodCard, base: str | None, given: Mapping[str, Any]) -> None:
+    if base is not None and "reweights" not in card.tags:
+        raise ParamError(f"method {card.id!r} takes no base method")
+    absent = missing_needs(batch, card)
+    if absent:
+        raise MissingSignal(
+            f"method {card.id!r} needs {' and '.join(absent)}, which these rollouts lack",
+            code="ACC401",
+            hint=" ".join(_how_to_get(need) for need in absent),
+        )
+    sizes = np.bincount(batch.group_R) if len(batch) else np.zeros(0, np.int64)
+    if "group" in card.tags and "singleton" not in given and len(batch) > 1 and sizes.max() < 2:
+        raise DataError(
+            f"every one of the {len(batch)} groups has one rollout, so {card.id!r} has nothing to "
+            "compare: the group column is probably wrong",
+            code="ACC111",
+            hint="Give rollouts of one task the same `group`, or say singleton='zero' or 'raw'",
+        )
+
+
+def missing_needs(batch: Batch, card: MethodCard) -> list[str]:
+    """Return the needs of a method that a batch does not meet, as the card words them."""
+    return [n for n in sorted(card.needs) if not any(_there(batch, f) for f in n.split("|"))]
+
+
+def _there(batch: Batch, field: str) -> bool:
+    if field == "rewards":
+        return any(name.startswith("rewards.") for name in batch.columns)
+    columns = [t[field].column for t in (ROLLOUT_FIELDS, STEP_FIELDS) if field in t]
+    if field == "reward":
+        columns = ["reward_R"]
+    elif field == "step_reward":
+        columns = ["reward_S"]
+    return any(batch.has(name) for name in columns or [f"{field}_S", f"{field}_T", f"{field}_R"])
+
+
+def _how_to_get(need: str) -> str:
+    known = [STEP_FIELDS[f] for f in need.split("|") if f in STEP_FIELDS]
+    made = " or ".join(f"{f.name} ({f.meaning}) from {f.probe}" for f in known if f.probe)
+    fields = " or ".join(f"`{f}`" for f in need.split("|"))
+    return f"Give {fields} in the records" + (f": {made}." if made else ".")
+
+
+def _check_parts(card: MethodCard, parts: Parts, batch: Batch) -> None:
+    if card.yields == "table":
+        return
+    size = batch.n_tokens if card.yields == "token" else batch.n_steps
+    assert parts.values.shape == (size,), (card.id, parts.values.shape, size)
+    assert parts.steps is None or parts.steps.shape == (batch.n_steps,), card.id
+    assert (parts.steps is not None) == (card.yields == "token"), card.id
+    if not np.isfinite(parts.values).all():
+        raise DataError(
+            f"method {card.id!r} returned values that are not finite",
+            hint="The rewards or signals are too large for float64; scale them down",
+        )
+
+
+def _run_findings(card: MethodCard, index: Index, params: Any) -> tuple[Finding, ...]:
+    found = []
+    if index.outcome_in_steps:
+        found.append(
+            Finding(
+                "ACC210",
+                "info",
+                "step rewards add up to the outcome in every scored rollout, so the outcome is not "
+                "added again",
+                hint="Say outcome_in_steps='no' if step rewards come on top of the outcome",
+            )
+        )
+    return tuple(found)
+
+
+def _raise_strict(card: MethodCard, findings: tuple[Finding, ...], fallbacks: Mapping[str, int]) -> None:
+    taken = {name: n for name, n in fallbacks.items() if n}
+    if taken:
+        shown = ", ".join(f"{name} {n} times" for name, n in taken.items())
+        raise DataError(f"strict: {card.id} took fallbacks: {shown}", code="ACC402")
+    for finding in findings:
+        if finding.severity != "info":
+            raise DataError(f"strict: {finding.message}", code=finding.code, hint=finding.hint)
+
+
+def _uncounted(index: Index, params: Any) -> dict[str, tuple[str, ...]]:
+    ids = index.batch.ids
+    reasons = {
+        "rejected": index.has_status("rejected"),
+        "unscored": ~index.scored_R & ~index.has_status("rejected"),
+    }
+    if getattr(params, "truncated", "keep") == "drop":
+        reasons["truncated"] = index.has_status("truncated") & index.scored_R
+    return {
+        reason: tuple(ids[r] for r in np.flatnonzero(mask).tolist())
+        for reason, mask in reasons.items()
+        if mask.any()
+    }
+
+
+def _provenance(batch: Batch) -> dict[str, Any]:
+    return {
+        "accredit": accredit.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "source": dict(batch.provenance),
+    }
+
+
+def explain(credit: Credit, rollout: str, step: int) -> Explanation:
+    """Return the comparison set and the arithmetic behind one step's credit.
+
+    Args:
+        credit: from `assign`.
+        rollout: rollout id.
+        step: 0-based step.
+    """
+    return credit.explain(rollout, step)

@@ -1,0 +1,27 @@
+"""What recurs in a batch: groups, returns, states; computed once, shared by all methods."""
+
+from accredit.index.core import Index, OutcomeInSteps, first_seen
+from accredit.index.explaining import rollout_term, visit_term
+from accredit.index.groups import GroupStats, flat_groups
+from accredit.index.segments import discounted_sum, last_of_row, row_of, segment_sum, shifted
+from accredit.index.states import NORMALISERS, Key, similar_clusters, state_codes, word_keys
+
+__all__ = [
+    "NORMALISERS",
+    "GroupStats",
+    "Index",
+    "Key",
+    "OutcomeInSteps",
+    "discounted_sum",
+    "first_seen",
+    "flat_groups",
+    "last_of_row",
+    "rollout_term",
+    "row_of",
+    "segment_sum",
+    "shifted",
+    "similar_clusters",
+    "state_codes",
+    "visit_term",
+    "word_keys",
+]

@@ -1,0 +1,125 @@
+"""Statistics of values in groups: two-pass, float64, exact zeros where a group does not spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from accredit.index.segments import segment_sum
+from accredit.typing import Array, BoolArray, Floats, Ints
+
+__all__ = ["FLAT", "GroupStats", "flat_groups"]
+
+# A group whose values spread by at most this share of max(1, max|value|) counts as a tie: the
+# rounding noise of its mean must not be divided by its (noise) deviation.
+FLAT = 1e-12
+
+
+def flat_groups(values: Array, ids: Ints, n: int, counted: BoolArray | None = None) -> BoolArray:
+    """Return which groups do not spread: ``max - min <= 1e-12 * max(1, max|value|)``.
+
+    Args:
+        values: ``[m]``.
+        ids: group of each value ``[m]``.
+        n: number of groups.
+        counted: values that belong to the statistics; None = all.
+    """
+    low, high = np.full(n, np.inf), np.full(n, -np.inf)
+    use = slice(None) if counted is None else counted
+    np.minimum.at(low, ids[use], values[use])
+    np.maximum.at(high, ids[use], values[use])
+    size = np.maximum(np.abs(low), np.abs(high))
+    with np.errstate(invalid="ignore"):
+        flat: BoolArray = ~(high - low > FLAT * np.maximum(1.0, size))
+    return flat
+
+
+@dataclass(frozen=True)
+class GroupStats:
+    """Mean, deviation and size of values in groups, and the values centred and scaled by them.
+
+    Args:
+        values: ``[m]``, finite.
+        ids: group of each value ``[m]``, 0 .. n-1.
+        n: number of groups.
+        counted: values that belong to the statistics; None = all. The others get 0.
+        weights: weight of each value in the mean (OPO: token counts); None = 1 each.
+
+    Example:
+        >>> stats = GroupStats(np.array([1.0, 0.0, 0.0, 1.0]), np.zeros(4, int), 1)
+        >>> stats.mean.tolist(), round(float(stats.std()[0]), 5), stats.centred.tolist()
+        ([0.5], 0.57735, [0.5, -0.5, -0.5, 0.5])
+    """
+
+    values: Floats
+    ids: Ints
+    n: int
+    counted: BoolArray | None = None
+    weights: Floats | None = None
+
+    @cached_property
+    def use(self) -> Floats:
+        """Float mask of counted values ``[m]``."""
+        if self.counted is None:
+            return np.ones(self.values.size)
+        return self.counted.astype(np.float64)
+
+    @cached_property
+    def size(self) -> Floats:
+        """Number of counted values of each group ``[n]``."""
+        return segment_sum(self.use, self.ids, self.n)
+
+    @cached_property
+    def flat(self) -> BoolArray:
+        """Groups whose counted values tie, or that have none ``[n]``."""
+        return flat_groups(self.values, self.ids, self.n, self.counted)
+
+    @cached_property
+    def mean(self) -> Floats:
+        """Mean of each group's counted values ``[n]``; 0 where there is none."""
+        weight = self.use if self.weights is None else self.use * self.weights
+        total = segment_sum(weight * self.values, self.ids, self.n)
+        return _ratio(total, segment_sum(weight, self.ids, self.n))
+
+    @cached_property
+    def centred(self) -> Floats:
+        """Counted values minus their group's mean ``[m]``: exactly 0 in a tie, 0 if not counted."""
+        return (self.values - self.mean[self.ids]) * self.use * ~self.flat[self.ids]
+
+    def std(self, ddof: int = 1) -> Floats:
+        """Return each group's standard deviation ``[n]``; 0 for ties and for too few values.
+
+        Args:
+            ddof: 1 = unbiased (n - 1), 0 = population.
+        """
+        deviation = self.values - (
+            _ratio(segment_sum(self.use * self.values, self.ids, self.n), self.size)[self.ids]
+            if self.weights is not None
+            else self.mean[self.ids]
+        )
+        square = segment_sum(self.use * deviation**2, self.ids, self.n)
+        found: Floats = np.sqrt(_ratio(square, np.maximum(self.size - ddof, 0))) * ~self.flat
+        return found
+
+    def standardised(self, eps: float, ddof: int = 1) -> Floats:
+        """Return ``(value - mean) / (std + eps)`` ``[m]``; 0 in a tie and where not counted."""
+        return _ratio(self.centred, (self.std(ddof) + eps)[self.ids])
+
+    @cached_property
+    def leave_one_out(self) -> Floats:
+        """Mean of the *other* counted values of the group ``[m]``; 0 where there is none."""
+        others = np.maximum(self.size[self.ids] - self.use, 0)
+        total = segment_sum(self.use * self.values, self.ids, self.n)[self.ids]
+        return _ratio(total - self.use * self.values, others)
+
+    @cached_property
+    def alone(self) -> BoolArray:
+        """Counted values that have no other counted value in their group ``[m]``."""
+        return (self.use > 0) & (self.size[self.ids] < 2)
+
+
+def _ratio(a: Floats, b: Floats) -> Floats:
+    found: Floats = np.divide(a, b, out=np.zeros_like(a), where=b > 0)
+    return found

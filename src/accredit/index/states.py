@@ -1,0 +1,149 @@
+"""State keys: which states count as the same.
+
+Keys are interned once; a method sees int codes and cannot depend on spelling.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from accredit.data import Batch
+from accredit.errors import ParamError, suggest
+from accredit.typing import Ints, Scalar
+
+__all__ = ["NORMALISERS", "Key", "Normaliser", "similar_clusters", "state_codes", "word_keys"]
+
+Normaliser: TypeAlias = Callable[[str], str]
+Key: TypeAlias = str | Callable[[Scalar], Scalar] | Sequence["str | Callable[[Scalar], Scalar]"]
+
+_CLOCK = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?|\b\d\d?:\d\d(?::\d\d(?:\.\d+)?)?\b"
+)
+_ID = re.compile(
+    r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b0x[0-9a-fA-F]+\b|\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b"
+)
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+
+NORMALISERS: Mapping[str, Normaliser] = {
+    "exact": lambda text: text,
+    "strip-clocks": lambda text: _CLOCK.sub("<time>", text),
+    "strip-ids": lambda text: _ID.sub("<id>", text),
+    "strip-digits": lambda text: re.sub(r"\d+", "<n>", text),
+    "strip-ansi": lambda text: _ANSI.sub("", text),
+    "squash-space": lambda text: " ".join(text.split()),
+    "casefold": lambda text: text.casefold(),
+}
+
+
+def word_keys(words: Sequence[Scalar], key: Key | None) -> Ints:
+    """Return a dense code for each word: equal codes where the key makes them equal.
+
+    Args:
+        words: the vocabulary.
+        key: a normaliser's name, several joined by ``+`` or in a list, or a callable.
+
+    Raises:
+        ParamError: if a normaliser is not known.
+    """
+    if key is None or key == "exact":
+        return np.arange(len(words), dtype=np.int64)
+    rules = _rules(key)
+    table: dict[tuple[type, Scalar], int] = {}
+    codes = np.empty(len(words), np.int64)
+    for i, word in enumerate(words):
+        for rule in rules:
+            word = rule(word)
+        codes[i] = table.setdefault((type(word), word), len(table))
+    return codes
+
+
+def _rules(key: Key) -> list[Callable[[Scalar], Scalar]]:
+    if callable(key):
+        return [key]
+    names = key.split("+") if isinstance(key, str) else list(key)
+    return [name if callable(name) else _named(name.strip()) for name in names]
+
+
+def _named(name: str) -> Callable[[Scalar], Scalar]:
+    if name not in NORMALISERS:
+        raise ParamError(f"no state key {name!r}", hint=suggest(name, NORMALISERS))
+    rule = NORMALISERS[name]
+    return lambda word: rule(word) if isinstance(word, str) else word
+
+
+def state_codes(batch: Batch, key: Key | None) -> tuple[Ints, int]:
+    """Return the state code of each step ``[S]`` and the number of codes.
+
+    A step without a state gets a code of its own. ``key="text"`` (or any other word column's
+    name, with normalisers joined by ``+``) takes that column as the state.
+
+    Args:
+        batch: must have the column.
+        key: see `word_keys`.
+    """
+    column_name, rest = _column_of(batch, key)
+    column = batch.column(column_name)
+    keys = word_keys(column.words or (), rest)
+    codes = keys[column.values]
+    n = int(keys.max(initial=-1)) + 1
+    if column.valid is not None and not column.valid.all():
+        missing = np.flatnonzero(~column.valid)
+        codes = codes.copy()
+        codes[missing] = n + np.arange(missing.size)
+        n += missing.size
+    return codes, n
+
+
+def _column_of(batch: Batch, key: Key | None) -> tuple[str, Key | None]:
+    if isinstance(key, str):
+        head, _, tail = key.partition("+")
+        name = f"{head}_S"
+        if head not in NORMALISERS and batch.has(name) and batch.column(name).words is not None:
+            return name, tail or None
+    return "state_S", key
+
+
+def similar_clusters(
+    texts: Sequence[str], groups: Sequence[int], threshold: float, *, autojunk: bool = False
+) -> Ints:
+    """Return greedy similarity clusters of texts inside groups, in the order given.
+
+    A text joins the first cluster of its group whose first member is at least ``threshold``
+    similar by `difflib.SequenceMatcher(None, text, member).ratio()`, else opens a new one.
+    Order-dependent and not transitive (verl-agent's rule).
+
+    Args:
+        texts: ``[n]``.
+        groups: group of each text.
+        threshold: in (0, 1].
+        autojunk: difflib's heuristic; True only to reproduce upstream.
+    """
+    heads: dict[int, list[tuple[str, int]]] = {}
+    known: dict[tuple[int, str], int] = {}
+    codes = np.empty(len(texts), np.int64)
+    fresh = 0
+    for i, (text, group) in enumerate(zip(texts, groups, strict=True)):
+        code = known.get((group, text))
+        if code is None:
+            code = _first_similar(text, heads.setdefault(group, []), threshold, autojunk)
+            if code is None:
+                code, fresh = fresh, fresh + 1
+                heads[group].append((text, code))
+            known[group, text] = code
+        codes[i] = code
+    return codes
+
+
+def _first_similar(text: str, heads: list[tuple[str, int]], threshold: float, autojunk: bool) -> int | None:
+    for head, code in heads:
+        matcher = difflib.SequenceMatcher(None, text, head, autojunk=autojunk)
+        if matcher.real_quick_ratio() < threshold or matcher.quick_ratio() < threshold:
+            continue
+        if matcher.ratio() >= threshold:
+            return code
+    return None

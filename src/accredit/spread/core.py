@@ -1,0 +1,162 @@
+"""The one place where a step's credit becomes its tokens' advantages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from accredit.errors import ParamError, suggest
+from accredit.index import GroupStats, Index, row_of
+from accredit.typing import BoolArray, Floats, Ints
+
+__all__ = ["Spread", "Unit", "loss_weights", "spread_tokens", "token_mask", "whiten"]
+
+Level: TypeAlias = Literal["none", "rollout", "group", "batch"]
+Unit: TypeAlias = Literal["token", "turn", "rollout"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How step credit becomes token advantages; the default is the plain broadcast.
+
+    Args:
+        how: ``broadcast`` = each policy token of a step carries the step's credit; ``divide`` =
+            the step's credit is shared equally by its tokens (they sum to it).
+        normalise: level at which trained tokens are centred and scaled afterwards.
+        centre: subtract the mean when normalising.
+        scale: divide by ``std + eps`` when normalising.
+        ddof: 1 = unbiased, 0 = population.
+        eps: added to the deviation.
+        clip: bound on |advantage| after all else, None = no bound.
+    """
+
+    how: str = "broadcast"
+    normalise: str = "none"
+    centre: bool = True
+    scale: bool = True
+    ddof: int = 1
+    eps: float = 1e-8
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("spread", self.how, ("broadcast", "divide"))
+        _one_of("normalise", self.normalise, ("none", "rollout", "group", "batch"))
+        if self.ddof not in (0, 1):
+            raise ParamError(f"ddof must be 0 or 1, got {self.ddof!r}")
+        if self.eps < 0 or (self.clip is not None and self.clip <= 0):
+            raise ParamError(f"eps must be >= 0 and clip > 0, got {self.eps!r} and {self.clip!r}")
+
+    @classmethod
+    def of(cls, value: Spread | str | Mapping[str, Any] | None) -> Spread:
+        """Return the spread that a user's value means: None, a name, a mapping or a Spread.
+
+        Raises:
+            ParamError: for an unknown name.
+        """
+        if value is None:
+            return cls()
+        if isinstance(value, Spread):
+            return value
+        if isinstance(value, str):
+            return cls(how=value)
+        known = {f.name for f in fields(cls)}
+        for name in value:
+            if name not in known:
+                raise ParamError(f"spread has no option {name!r}", hint=suggest(name, known))
+        return cls(**value)
+
+
+def _one_of(name: str, got: str, allowed: tuple[str, ...]) -> None:
+    if got not in allowed:
+        raise ParamError(f"{name} must be one of {', '.join(allowed)}; got {got!r}")
+
+
+def token_mask(index: Index) -> BoolArray:
+    """Return which policy tokens are trained ``[T]``."""
+    if index.trainable_S.all():
+        return np.ones(index.batch.n_tokens, bool)
+    return np.repeat(index.trainable_S, index.tokens_S)
+
+
+def spread_tokens(index: Index, values: Floats, spread: Spread, *, per_token: bool) -> Floats:
+    """Return token advantages ``[T]``, 0 on tokens that are not trained.
+
+    Args:
+        index: of the batch.
+        values: credit of steps ``[S]``, or of tokens ``[T]`` where ``per_token``.
+        spread: what to do.
+        per_token: whether the values belong to tokens already.
+    """
+    if per_token:
+        found = values * token_mask(index)
+    else:
+        step = np.where(index.trainable_S, values, 0.0)
+        if spread.how == "divide":
+            step = step / np.maximum(index.tokens_S, 1)
+        found = np.repeat(step, index.tokens_S)
+    if spread.normalise != "none":
+        found = _normalised(index, found, spread)
+    if spread.clip is not None:
+        np.clip(found, -spread.clip, spread.clip, out=found)
+    return found
+
+
+def _normalised(index: Index, values: Floats, spread: Spread) -> Floats:
+    ids, n = _level_ids(index, spread.normalise)
+    stats = GroupStats(values, ids, n, token_mask(index))
+    kept = stats.centred if spread.centre else values
+    if not spread.scale:
+        return kept
+    scale = stats.std(spread.ddof) + spread.eps
+    found: Floats = np.divide(kept, scale[ids], out=np.zeros_like(kept), where=scale[ids] > 0)
+    return found
+
+
+def _level_ids(index: Index, level: str) -> tuple[Ints, int]:
+    if level == "batch":
+        return np.zeros(index.batch.n_tokens, np.int64), 1
+    rollout_T = np.repeat(np.arange(len(index.batch)), index.tokens_R)
+    if level == "rollout":
+        return rollout_T, len(index.batch)
+    return index.group_R[rollout_T], index.n_groups
+
+
+def whiten(values: Floats, counted: BoolArray, eps: float = 1e-8) -> Floats:
+    """Return ``(x - mean) / sqrt(var + eps)`` over counted values, var unbiased; 0 elsewhere.
+
+    Fewer than two counted values: they are only centred (0). All equal: exactly 0.
+
+    Args:
+        values: ``[T]``.
+        counted: ``[T]``.
+        eps: inside the root.
+
+    Source: verl 0.9.1 ``masked_whiten``.
+    """
+    stats = GroupStats(values, np.zeros(values.size, np.int64), 1, counted)
+    found: Floats = stats.centred / np.sqrt(stats.std()[0] ** 2 + eps)
+    return found
+
+
+def loss_weights(index: Index, unit: Unit = "token") -> Floats:
+    """Return the weight of each token in a loss ``[T]`` that sums over the batch to 1.
+
+    Args:
+        index: of the batch.
+        unit: what counts equally: every trained ``token``, every ``turn`` (step with trained
+            tokens) or every ``rollout`` (with trained tokens).
+    """
+    mask = token_mask(index).astype(np.float64)
+    if unit == "token":
+        return mask / max(1.0, mask.sum())
+    if unit not in ("turn", "rollout"):
+        raise ParamError(f"unit must be one of token, turn, rollout; got {unit!r}")
+    rows = index.batch.token_start_S1 if unit == "turn" else index.token_start_R1
+    ids = row_of(rows)
+    size = np.bincount(ids, mask, rows.size - 1)
+    share = np.divide(mask, size[ids], out=np.zeros_like(mask), where=size[ids] > 0)
+    found: Floats = share / max(1, int((size > 0).sum()))
+    return found
