@@ -43,7 +43,7 @@ bench: .venv-verl/full
 	$(VERL) -m bench
 
 docs: .venv/docs
-	$(V) docs/gen_methods.py
+	$(V) docs/gen_methods.py # the method pages and src/accredit/catalog.json
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
 
 chromium:

@@ -1,0 +1,192 @@
+"""Make one page a method from the registry: `make docs`.
+
+A page is the method's card (what it needs, its parameters, the named sets of parameters that
+reproduce other code) and its docstring, followed by the hand-written `methods/_notes/<id>.md`.
+MkDocs loads this file as a hook, which lists the pages in the navigation.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent
+PAGES = DOCS / "methods"
+NOTES = PAGES / "_notes"
+MARK = "<!-- Made by docs/gen_methods.py; the notes come from docs/methods/_notes/. -->"
+SECTION = re.compile(r"^(Args|Returns|Raises|Source|Example|Note|Yields):[ ]*(.*)$")
+
+
+def pages() -> dict[str, str]:
+    """The text of every generated page by its path under `docs/methods/`."""
+    from accredit.methods.__main__ import catalog_text
+
+    entries = json.loads(catalog_text())["methods"]
+    return {"index.md": _index(entries)} | {f"{e['id']}.md": _page(e) for e in entries}
+
+
+def main() -> None:
+    """Write the pages, and the static catalogue that they are made from."""
+    from accredit.methods.__main__ import CATALOG, catalog_text
+
+    made = pages()
+    for name, text in made.items():
+        (PAGES / name).write_text(text, encoding="utf-8")
+    for stale in {p.name for p in PAGES.glob("*.md")} - set(made):
+        (PAGES / stale).unlink()
+    CATALOG.write_text(catalog_text(), encoding="utf-8")
+    print(f"{len(made) - 1} method pages", file=sys.stderr)
+
+
+def on_config(config: Any) -> Any:
+    """Put every method page under "Methods" in the navigation (MkDocs hook)."""
+    names = sorted(p.name for p in PAGES.glob("*.md") if p.name != "index.md")
+    for section in config.nav:
+        if "Methods" in section:
+            section["Methods"] = ["methods/index.md", *({n[:-3]: f"methods/{n}"} for n in names)]
+    return config
+
+
+def _index(entries: Sequence[Mapping[str, Any]]) -> str:
+    lines = [MARK, "", "# Methods", ""]
+    lines += [
+        "Each method is one pure function from the index of a batch to credit.",
+        "`accredit methods` prints this list, `accredit methods ID` one method with its parameters.",
+        "",
+        "| method | what a step gets | needs | family |",
+        "|---|---|---|---|",
+    ]
+    for e in entries:
+        lines.append(f"| [{e['id']}]({e['id']}.md) | {e['title']} | {_needs(e['needs'])} | {e['family']} |")
+    aliases = [(a, e["id"], preset) for e in entries for a, preset in e["aliases"].items()]
+    if aliases:
+        lines += ["", "## Other names", "", "| name | stands for |", "|---|---|"]
+        lines += [f"| `{a}` | `{_call(id, preset)}` |" for a, id, preset in sorted(aliases)]
+    lines += ["", "## Policies for odd groups and rollouts", "", _POLICIES]
+    lines += ["", "## Tags", "", "A tag is a promise that `check_method` tests.", ""]
+    lines += ["| tag | means |", "|---|---|"]
+    used = sorted({t for e in entries for t in e["tags"]})
+    lines += [f"| `{t}` | {TAGS[t]} |" for t in used]
+    return "\n".join(lines) + "\n"
+
+
+_POLICIES = """\
+| situation | what happens | parameter |
+|---|---|---|
+| group of one | credit 0 where the method compares within a group | `singleton` |
+| group smaller than the others | as it is | `incomplete` |
+| truncated rollout | its reward as recorded | `truncated` |
+| unscored or rejected rollout | out of mean, deviation and group size; credit 0; counted in the result | |
+| `trainable: false` | counts in the statistics, gets step credit, its tokens get 0 | |
+| all rewards of a group equal | exactly 0, by a relative test of the spread (1e-12) | |
+| one rollout given as several rows | counts once; its credit goes to each row under that row's mask | |"""
+
+TAGS = {
+    "broadcast": "every step of a rollout gets the same number",
+    "conserves": "the credit of a group sums to 0 over its rollouts",
+    "conserves_group_mean": "the episode part sums to 0 over the rollouts of a group",
+    "cross_group": "uses statistics of the whole batch: groups cannot be split up",
+    "group": "compares the rollouts of one task",
+    "scale_invariant": "multiplying all rewards by a positive number changes nothing, up to eps",
+    "shift_invariant": "adding a constant to all rewards of a group changes nothing",
+    "stateful": "carries memory from call to call: `state` in, `credit.state` out",
+    "stochastic": "draws random numbers: give a `seed`",
+    "telescopes": "the credit of a rollout sums to its return minus the value of its first state",
+}
+
+
+def _page(e: Mapping[str, Any]) -> str:
+    aliases = ", ".join(f"`{a}`" for a in sorted(e["aliases"]))
+    facts = [
+        ("needs", _needs(e["needs"])),
+        ("yields", f"credit a {e['yields']}"),
+        ("source", e["cites"]),
+        ("other names", aliases),
+        ("tags", ", ".join(f"`{t}`" for t in e["tags"])),
+    ]
+    lines = [MARK, "", f"# {e['id']}", "", f"**{e['title']}.**", "", "| | |", "|---|---|"]
+    lines += [f"| {name} | {text} |" for name, text in facts if text]
+    lines += ["", f"`accredit assign rollouts.jsonl -m {e['id']}`", ""]
+    lines += [
+        "## What it computes",
+        "",
+        *_docstring(e["doc"]),
+        "",
+        "## Parameters",
+        "",
+        *_params(e["params"]),
+    ]
+    lines += _presets("Same numbers as other code", "compat", e["compat"])
+    lines += _presets("Other names", "name", e["aliases"])
+    notes = NOTES / f"{e['id']}.md"
+    if notes.exists():
+        lines += ["", notes.read_text(encoding="utf-8").strip()]
+    return "\n".join(lines) + "\n"
+
+
+def _needs(needs: Sequence[str]) -> str:
+    return ", ".join(" or ".join(f"`{n}`" for n in need.split("|")) for need in needs)
+
+
+def _params(params: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not params:
+        return ["None."]
+    rows = [
+        f"| `{p['name']}` | `{p['default']}` | {_cell(p['bounds'])} | {_cell(p['doc'])} |" for p in params
+    ]
+    return ["| name | default | allowed | meaning |", "|---|---|---|---|", *rows]
+
+
+def _presets(heading: str, column: str, presets: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    if not presets:
+        return []
+    rows = [f"| `{name}` | {_settings(preset)} |" for name, preset in presets.items()]
+    return ["", f"## {heading}", "", f"| `{column}` | parameters |", "|---|---|", *rows]
+
+
+def _settings(preset: Mapping[str, Any]) -> str:
+    return ", ".join(f"`{k}={v}`" for k, v in preset.items()) or "the defaults"
+
+
+def _call(id: str, preset: Mapping[str, Any]) -> str:
+    return id + (":" + ",".join(f"{k}={v}" for k, v in preset.items()) if preset else "")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _docstring(doc: str) -> list[str]:
+    """The docstring as Markdown: its sections become paragraphs with a bold name; `Args` is dropped.
+
+    What a method's arguments are is said by the parameter table.
+    """
+    lines: list[str] = []
+    section, body = "", []
+    for line in [*doc.replace("``", "`").splitlines(), "Note:"]:
+        found = SECTION.match(line)
+        if found is None:
+            body.append(line)
+            continue
+        lines += _section(section, body)
+        section, body = found[1], [found[2]]
+    return lines
+
+
+def _section(name: str, body: list[str]) -> list[str]:
+    text = [*body[:1], *textwrap.dedent("\n".join(body[1:])).splitlines()] if name else body
+    content = "\n".join(text).strip()
+    if not content or name == "Args":
+        return []
+    if name == "Example":
+        return ["", "**Example.**", "", "```pycon", content, "```"]
+    return ["", f"**{name}.** {content}"] if name else content.splitlines()
+
+
+if __name__ == "__main__":
+    main()
