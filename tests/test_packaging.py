@@ -73,7 +73,8 @@ def test_public_names_are_the_listed_ones_and_load():
 
 def test_no_room_has_the_name_of_a_public_function():
     """`import accredit.check` would put the module where the function was."""
-    assert not {m.stem for m in PACKAGE.iterdir()} & set(PUBLIC)
+    modules = {m.stem for m in PACKAGE.iterdir() if m.suffix in {"", ".py"}}
+    assert not modules & set(PUBLIC)
 
 
 @pytest.mark.parametrize(
