@@ -30,9 +30,9 @@ def _snippets(page: Path) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The working folder of a page: the first bundled file, unpacked, as rollouts.jsonl."""
-    sample = sorted(SAMPLES.glob("*.jsonl.gz"))[0]
-    (tmp_path / "rollouts.jsonl").write_bytes(gzip.decompress(sample.read_bytes()))
+    """The working folder of a page: the bundled rollouts, unpacked, as rollouts.jsonl."""
+    sample = (SAMPLES / "textworld.jsonl.gz").read_bytes()
+    (tmp_path / "rollouts.jsonl").write_bytes(gzip.decompress(sample))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
