@@ -1,11 +1,13 @@
 """Every snippet of the README and the docs runs, in the order of its page.
 
-```python blocks of a page share one namespace; of ```console blocks the lines that begin with
-`$ accredit` run. Both run in an empty folder that holds `rollouts.jsonl`, the bundled rollouts.
+```python blocks of a page share one namespace; ```pycon blocks run as doctests, so their output is
+compared; of ```console blocks the lines that begin with `$ accredit` run. All run in an empty folder
+that holds `rollouts.jsonl`, the bundled rollouts.
 """
 
 from __future__ import annotations
 
+import doctest
 import gzip
 import re
 import shlex
@@ -19,7 +21,7 @@ import accredit
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if "_notes" not in p.parts)]
-FENCE = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(python|pycon|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SAMPLES = Path(accredit.__file__).parent / "samples"
 DONE, FINDINGS = 0, 1
 
@@ -35,6 +37,16 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "rollouts.jsonl").write_bytes(gzip.decompress(sample))
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def _run_doctest(block: str, page: Path, namespace: dict[str, object]) -> None:
+    test = doctest.DocTestParser().get_doctest(block, namespace, page.name, str(page), 0)
+    report: list[str] = []
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    runner = doctest.DocTestRunner(optionflags=flags, verbose=False)
+    runner.run(test, out=report.append, clear_globs=False)
+    namespace.update(test.globs)
+    assert not runner.failures, "".join(report)
 
 
 def _run_console(block: str) -> None:
@@ -54,5 +66,7 @@ def test_snippets_of_the_page_run(page, folder):
     for language, block in _snippets(page):
         if language == "python":
             exec(compile(block, str(page), "exec"), namespace)
+        elif language == "pycon":
+            _run_doctest(block, page, namespace)
         else:
             _run_console(block)
