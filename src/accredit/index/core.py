@@ -74,7 +74,8 @@ class Index:
         if column is None or status not in (column.words or ()):
             return np.zeros(len(self.batch), bool)
         code = (column.words or ()).index(status)
-        return (column.values == code) & column.mask(len(self.batch))
+        same: BoolArray = column.values == code
+        return same & column.mask(len(self.batch))
 
     def counted_R(self, truncated: str = "keep", incomplete: str = "keep") -> BoolArray:
         """Return which rollouts join the statistics ``[R]``: scored, not rejected, and …

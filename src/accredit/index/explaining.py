@@ -34,7 +34,9 @@ def rollout_term(
         scale_G: deviation of each group ``[G]``.
     """
     same = np.flatnonzero(index.group_R == index.group_R[r])
-    members = tuple(Member(index.batch.ids[i], float(stats.values[i]), note=_note(stats, i, r)) for i in same)
+    members = tuple(
+        Member(index.batch.ids[i], float(stats.values[i]), note=_note(stats, i, r)) for i in same.tolist()
+    )
     return _term(name, stats, r, "score", members, weight, eps, scale_G)
 
 
@@ -48,6 +50,7 @@ def visit_term(
     eps: float | None = None,
     scale_G: Floats | None = None,
     noun: str = "return",
+    steps: Ints | None = None,
 ) -> Term:
     """Return the term of step s's value against the other visits of its set.
 
@@ -60,17 +63,20 @@ def visit_term(
         eps: None = no division; else the scale is ``scale_G + eps``.
         scale_G: deviation of each state group.
         noun: what the values are.
+        steps: the step of each value, where the statistics are over some steps only; then ``s`` is
+            a position in it.
     """
     same = np.flatnonzero(stats.ids == stats.ids[s])
-    rollouts: Ints = index.rollout_S[same]
+    at = same if steps is None else steps[same]
+    rollouts: Ints = index.rollout_S[at]
     members = tuple(
         Member(
             index.batch.ids[r],
             float(stats.values[i]),
-            int(index.position_S[i]),
+            int(index.position_S[step]),
             _note(stats, i, s),
         )
-        for i, r in zip(same.tolist(), rollouts.tolist(), strict=True)
+        for i, step, r in zip(same.tolist(), at.tolist(), rollouts.tolist(), strict=True)
     )
     return _term(name, stats, s, noun, members, weight, eps, scale_G)
 

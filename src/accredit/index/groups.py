@@ -78,10 +78,17 @@ class GroupStats:
 
     @cached_property
     def mean(self) -> Floats:
-        """Mean of each group's counted values ``[n]``; 0 where there is none."""
-        weight = self.use if self.weights is None else self.use * self.weights
+        """Weighted mean of each group's counted values ``[n]``; 0 where there is none."""
+        if self.weights is None:
+            return self.plain_mean
+        weight = self.use * self.weights
         total = segment_sum(weight * self.values, self.ids, self.n)
         return _ratio(total, segment_sum(weight, self.ids, self.n))
+
+    @cached_property
+    def plain_mean(self) -> Floats:
+        """Mean of each group's counted values ``[n]``, each of weight 1."""
+        return _ratio(segment_sum(self.use * self.values, self.ids, self.n), self.size)
 
     @cached_property
     def centred(self) -> Floats:
@@ -94,11 +101,7 @@ class GroupStats:
         Args:
             ddof: 1 = unbiased (n - 1), 0 = population.
         """
-        deviation = self.values - (
-            _ratio(segment_sum(self.use * self.values, self.ids, self.n), self.size)[self.ids]
-            if self.weights is not None
-            else self.mean[self.ids]
-        )
+        deviation = self.values - self.plain_mean[self.ids]
         square = segment_sum(self.use * deviation**2, self.ids, self.n)
         found: Floats = np.sqrt(_ratio(square, np.maximum(self.size - ddof, 0))) * ~self.flat
         return found

@@ -25,8 +25,7 @@ def row_of(start_N1: Ints) -> Ints:
 
 def segment_sum(values: Array, ids: Ints, n: int) -> Floats:
     """Return the sum of values by id, float64 ``[n]``; ids without values get 0."""
-    found: Floats = np.bincount(ids, values, n)
-    return found
+    return np.bincount(ids, values, n).astype(np.float64, copy=False)
 
 
 def last_of_row(start_N1: Ints) -> tuple[Ints, Ints]:

@@ -19,10 +19,12 @@ from accredit.typing import Ints, Scalar
 __all__ = ["NORMALISERS", "Key", "Normaliser", "similar_clusters", "state_codes", "word_keys"]
 
 Normaliser: TypeAlias = Callable[[str], str]
+_Matcher: TypeAlias = "difflib.SequenceMatcher[str]"
 Key: TypeAlias = str | Callable[[Scalar], Scalar] | Sequence["str | Callable[[Scalar], Scalar]"]
 
 _CLOCK = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?|\b\d\d?:\d\d(?::\d\d(?:\.\d+)?)?\b"
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+    r"|\b\d\d?:\d\d(?::\d\d(?:\.\d+)?)?\b"
 )
 _ID = re.compile(
     r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b0x[0-9a-fA-F]+\b|\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b"
@@ -123,25 +125,27 @@ def similar_clusters(
         threshold: in (0, 1].
         autojunk: difflib's heuristic; True only to reproduce upstream.
     """
-    heads: dict[int, list[tuple[str, int]]] = {}
+    heads: dict[int, list[tuple[_Matcher, int]]] = {}
     known: dict[tuple[int, str], int] = {}
     codes = np.empty(len(texts), np.int64)
     fresh = 0
     for i, (text, group) in enumerate(zip(texts, groups, strict=True)):
         code = known.get((group, text))
         if code is None:
-            code = _first_similar(text, heads.setdefault(group, []), threshold, autojunk)
+            code = _first_similar(text, heads.setdefault(group, []), threshold)
             if code is None:
                 code, fresh = fresh, fresh + 1
-                heads[group].append((text, code))
+                matcher = difflib.SequenceMatcher(None, "", text, autojunk=autojunk)
+                heads[group].append((matcher, code))
             known[group, text] = code
         codes[i] = code
     return codes
 
 
-def _first_similar(text: str, heads: list[tuple[str, int]], threshold: float, autojunk: bool) -> int | None:
-    for head, code in heads:
-        matcher = difflib.SequenceMatcher(None, text, head, autojunk=autojunk)
+def _first_similar(text: str, heads: list[tuple[_Matcher, int]], threshold: float) -> int | None:
+    for matcher, code in heads:
+        matcher.set_seq1(text)
+        # Both quick ratios are upper bounds, so skipping on them changes nothing.
         if matcher.real_quick_ratio() < threshold or matcher.quick_ratio() < threshold:
             continue
         if matcher.ratio() >= threshold:

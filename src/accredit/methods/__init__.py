@@ -1,6 +1,6 @@
 """Credit methods: one file a method, pure functions from an Index to Parts."""
 
-from accredit.methods import grpo
+from accredit.methods import gigpo, grpo, hgpo
 from accredit.methods._params import (
     GroupParams,
     bounded,
@@ -20,7 +20,9 @@ __all__ = [
     "doc_of",
     "flag",
     "get_method",
+    "gigpo",
     "grpo",
+    "hgpo",
     "make_params",
     "mapping",
     "method",

@@ -109,7 +109,7 @@ def choice(default: str | None, *options: str, doc: str = "") -> Any:
     return field(default=default, metadata={"rule": rule})
 
 
-def flag(default: bool, *, doc: str = "") -> Any:
+def flag(*, default: bool, doc: str = "") -> Any:
     """Return a dataclass field for true or false.
 
     Args:
