@@ -3,6 +3,7 @@
 from accredit.index.core import Index, OutcomeInSteps, first_seen
 from accredit.index.explaining import rollout_term, visit_term
 from accredit.index.groups import GroupStats, flat_groups
+from accredit.index.rewards import carrier_S, token_rewards
 from accredit.index.segments import discounted_sum, last_of_row, row_of, segment_sum, shifted
 from accredit.index.states import NORMALISERS, Key, similar_clusters, state_codes, word_keys
 
@@ -12,6 +13,7 @@ __all__ = [
     "Index",
     "Key",
     "OutcomeInSteps",
+    "carrier_S",
     "discounted_sum",
     "first_seen",
     "flat_groups",
@@ -22,6 +24,7 @@ __all__ = [
     "shifted",
     "similar_clusters",
     "state_codes",
+    "token_rewards",
     "visit_term",
     "word_keys",
 ]

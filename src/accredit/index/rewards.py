@@ -1,0 +1,52 @@
+"""Rewards on tokens: which policy token carries the reward of each step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from accredit.index.core import Index
+from accredit.index.segments import segment_sum
+from accredit.typing import Floats, Ints
+
+__all__ = ["carrier_S", "token_rewards"]
+
+
+def carrier_S(index: Index) -> Ints:
+    """Return the policy token that carries each step's reward ``[S]``: the step's last one.
+
+    A step without policy tokens hands its reward to the last policy token before it in the
+    rollout; where none is before, to the first one after it. So the outcome always sits on the
+    rollout's last policy token. Steps of a rollout without policy tokens get -1.
+
+    Args:
+        index: of the batch.
+
+    Example:
+        >>> from accredit.data import Batch
+        >>> steps = [{"n_tokens": 0}, {"n_tokens": 2}, {"n_tokens": 0}, {"n_tokens": 1}]
+        >>> carrier_S(Index(Batch.from_records([{"id": "a", "group": "g", "steps": steps}]))).tolist()
+        [0, 1, 1, 2]
+    """
+    first = index.token_start_R1[index.rollout_S]
+    found = np.maximum(index.batch.token_start_S1[1:] - 1, first)
+    return np.where(index.tokens_R[index.rollout_S] > 0, found, -1)
+
+
+def token_rewards(index: Index) -> Floats:
+    """Return the reward on each policy token ``[T]``: r_t on the token that carries step t.
+
+    The sum over a rollout's tokens is its score S_i, unless it has no policy tokens (or no steps).
+
+    Args:
+        index: of the batch; its reward convention says where the outcome is.
+
+    Example:
+        >>> from accredit.data import Batch
+        >>> steps = [{"n_tokens": 2, "reward": 0.5}, {"n_tokens": 1}]
+        >>> batch = Batch.from_records([{"id": "a", "group": "g", "reward": 1, "steps": steps}])
+        >>> token_rewards(Index(batch)).tolist()
+        [0.0, 0.5, 1.0]
+    """
+    carrier = carrier_S(index)
+    held = carrier >= 0
+    return segment_sum(index.reward_S[held], carrier[held], index.batch.n_tokens)
