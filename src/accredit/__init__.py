@@ -10,13 +10,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from accredit.battery import check_method
     from accredit.comparison import compare
     from accredit.data import Batch, Credit, Parts, Rollout, Step
     from accredit.engine import assign, explain
     from accredit.errors import AccreditError
     from accredit.findings import check
     from accredit.index import Index
-    from accredit.methods import bounded, catalog, check_method, method
+    from accredit.methods import bounded, catalog, method
     from accredit.readers import read
     from accredit.views import report
 
@@ -34,7 +35,7 @@ _HOMES = {
     "bounded": "methods",
     "catalog": "methods",
     "check": "findings",
-    "check_method": "methods",
+    "check_method": "battery",
     "compare": "comparison",
     "explain": "engine",
     "method": "methods",

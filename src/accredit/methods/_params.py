@@ -44,7 +44,7 @@ class _Rule:
             return isinstance(value, Mapping)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
-        if self.integer and int(value) != value:
+        if math.isnan(value) or (self.integer and value != math.floor(value)):
             return False
         inside = self.above < value < self.below and self.at_least <= value <= self.at_most
         return inside or (value in (math.inf, -math.inf) and value in (self.at_least, self.at_most))

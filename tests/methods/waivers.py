@@ -1,0 +1,43 @@
+"""What each method does not promise: the check's claim and the reason.
+
+`test_battery` runs every waived check too, and fails if it passes: a waiver without a
+counterexample is a wrong one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from accredit.battery_samples import Record
+
+TIES = "a group whose rollouts all tie gets exactly 0"
+SCALE_FREE = "scaling all rewards changes nothing but what eps does"
+SINGLE = "a group of one gets 0 by default"
+UNSCORED = "unscored and rejected rollouts get 0 and join no statistics"
+
+
+@dataclass(frozen=True)
+class Case:
+    """How the battery runs a method: parameters, extra signals, waived claims with reasons."""
+
+    name: str
+    params: Mapping[str, Any] | Callable[[list[Record]], Mapping[str, Any]] = field(default_factory=dict)
+    decorate: Callable[[list[Record]], list[Record]] = list
+    waive: Mapping[str, str] = field(default_factory=dict)
+
+
+DISTANCE = "with gamma < 1 an equal outcome is worth less the more steps it takes"
+LOOPS = "visits to one state inside one rollout are compared too, and with gamma < 1 they differ"
+
+# Methods (and presets) that need more than their id; all others run with their defaults.
+CASES = (
+    Case("dr-grpo", waive={SCALE_FREE: "the mean-only form keeps the scale of the rewards"}),
+    Case("gigpo", waive={TIES: DISTANCE, SINGLE: LOOPS}),
+    Case("gigpo:gamma=1"),
+    Case("gigpo:mode=mean_std_norm", waive={TIES: DISTANCE, SINGLE: LOOPS}),
+    Case("returns", waive={TIES: DISTANCE, SINGLE: LOOPS}),
+    Case("hgpo", waive={TIES: DISTANCE, SINGLE: LOOPS}),
+    Case("hgpo:base_group=true,gamma=1"),
+)
