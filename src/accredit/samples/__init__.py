@@ -1,0 +1,1 @@
+"""Real rollouts that come with the package: a language model in text games (examples/textworld)."""
