@@ -18,7 +18,7 @@ from accredit.typing import Array, Floats, Ints
 from accredit.views.blocks import Block
 from accredit.views.explanations import explanations
 from accredit.views.plain import shorten, visible
-from accredit.views.scores import scores_of
+from accredit.views.scores import scores_of, starts_from_value
 
 if TYPE_CHECKING:
     from accredit.views.sheet import Sheet, Texts
@@ -126,8 +126,9 @@ def _method_head(sheet: Sheet, m: int) -> dict[str, Any]:
         "yields": str(card.yields),
         "cites": str(card.cites),
         "params": {str(k): _plain(v) for k, v in credit.params.items()},
+        "changed": [p.name for p in card.params if credit.params.get(p.name, p.default) != p.default],
         "parts": list(credit.parts),
-        "value": _is_value_method(sheet, m),
+        "value": starts_from_value(sheet, m),
         "end": sheet.domain_M[m],
         "coverage": _plain(credit.coverage),
         "top": _top_steps(sheet, m),
@@ -139,12 +140,6 @@ def _top_steps(sheet: Sheet, m: int, keep: int = 10) -> list[int]:
     size = np.abs(sheet.credit_MS[m])
     order = np.argsort(-size, kind="stable")[:keep]
     return [int(s) for s in order if size[s] > 0]
-
-
-def _is_value_method(sheet: Sheet, m: int) -> bool:
-    """Whether the credit moves a value function that is in the batch: V before -> V after."""
-    needs = {name for need in sheet.credits[m].card.needs for name in str(need).split("|")}
-    return sheet.batch.has("value_S") and "value" in needs
 
 
 def _branches(sheet: Sheet) -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""What a rollout was paid in all: the number that a waterfall must arrive at."""
+"""Where a waterfall begins and what it must arrive at."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accredit.typing import Floats
 if TYPE_CHECKING:
     from accredit.views.sheet import Sheet
 
-__all__ = ["scores_of"]
+__all__ = ["scores_of", "starts_from_value"]
 
 
 def scores_of(sheet: Sheet) -> Floats:
@@ -31,3 +31,9 @@ def scores_of(sheet: Sheet) -> Floats:
     status = sheet.texts("status", "R")
     cut = np.array([word == "truncated" for word in status.words] + [False])[status.codes]
     return np.asarray(total + np.where(final_ok & cut, final, 0), float)
+
+
+def starts_from_value(sheet: Sheet, m: int) -> bool:
+    """Whether a method's credit moves a value function that is in the batch: V before -> V after."""
+    needs = {name for need in sheet.credits[m].card.needs for name in str(need).split("|")}
+    return sheet.batch.has("value_S") and "value" in needs

@@ -108,6 +108,10 @@ class Sheet:
         part.__dict__["domain_M"] = self.domain_M
         return part
 
+    def pick_ids(self, rollouts: Sequence[int]) -> Sheet:
+        """Return the sheet of some rollouts, given by their batch index."""
+        return self.pick(np.flatnonzero(np.isin(self.order_R, rollouts)))
+
     def rollout_column(self, name: str) -> tuple[Floats, BoolArray]:
         """Return a number column of rollouts and its validity, sheet order; absent = all invalid."""
         return self._numbers(name, self.order_R)

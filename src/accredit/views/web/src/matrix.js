@@ -28,7 +28,8 @@ function finding(model, g, m) {
     const at = (rows) => rows.filter((r) => t < model.length(r)).map((r) => credit[model.start[r] + t]);
     const a = at(better);
     const b = at(worse);
-    if (!a.length || !b.length) continue;
+    // Late steps that few still play would win by chance alone.
+    if (a.length * 4 < better.length || b.length * 4 < worse.length) continue;
     const avg = (x) => x.reduce((p, q) => p + q, 0) / x.length;
     const gap = avg(a) - avg(b);
     if (!best || Math.abs(gap) > Math.abs(best.gap)) best = { t, gap, a: avg(a), b: avg(b), na: a.length, nb: b.length };

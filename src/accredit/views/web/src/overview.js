@@ -51,8 +51,11 @@ function Groups({ model, place }) {
 }
 
 function Method({ method }) {
-  const params = Object.entries(method.params).map(([k, v]) => `${k}=${v === null ? "none" : v}`).join(", ");
-  return html`<div class="method"><b>${method.label}</b> <span>${method.title}</span><small>${params || "no parameters"}</small></div>`;
+  const said = (k) => `${k}=${typeof method.params[k] === "object" ? JSON.stringify(method.params[k]) : method.params[k]}`;
+  const all = Object.keys(method.params);
+  return html`<div class="method"><b>${method.label}</b> <span>${method.title}</span><small>${method.changed.map(said).join(", ") || "default parameters"}</small>
+    ${all.length > 0 && html`<details><summary>all parameters</summary><small>${all.map(said).join(", ")}</small></details>`}
+    ${method.cites && html`<small>${method.cites}</small>`}</div>`;
 }
 
 export function Overview({ model, place }) {

@@ -1,0 +1,99 @@
+"""A comparison of methods as tables, from its JSON-ready fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from accredit.views.tables import Line, Table, number, plain, share, signed
+
+__all__ = ["comparison_blocks", "comparison_text"]
+
+
+def comparison_text(document: Mapping[str, Any]) -> str:
+    """Return a comparison as plain text (see `comparison_blocks`)."""
+    return plain(comparison_blocks(document))
+
+
+def comparison_blocks(document: Mapping[str, Any], worst: int = 10) -> list[Table | Line]:
+    """Return a comparison as tables: methods, agreement, disagreements, what could not run.
+
+    Args:
+        document: ``Comparison.to_dict()``.
+        worst: how many disagreements of the first pair to list.
+    """
+    sizes = f"{document['rollouts']:,} rollouts, {document['groups']:,} groups, {document['steps']:,} steps"
+    blocks: list[Table | Line] = [Line(f"Compared on {sizes}", "bold"), _methods(document["methods"])]
+    if document["pairs"]:
+        blocks += [Line(""), _pairs(document)]
+    told = [pair for pair in document["pairs"] if pair["worst"]]
+    if told and worst:
+        blocks += [Line(""), _worst(told[0], worst)]
+        if len(told) > 1:
+            blocks.append(Line(f"… disagreements of {len(told) - 1} more pairs: --json, or the report"))
+    if document["unable"]:
+        rows = [(u["label"], u["reason"]) for u in document["unable"]]
+        blocks += [Line(""), Table("Could not run", ("method", "why"), rows, widest=300)]
+    return blocks
+
+
+def _methods(rows: Any) -> Table:
+    columns = ("method", ">non-zero", ">informed steps", ">groups", ">mean |credit|", ">within rollouts", ">seconds")
+    cells = [
+        (
+            row["label"],
+            share(row["nonzero"]),
+            share(row["coverage"]["steps"]),
+            share(row["coverage"]["groups"]),
+            number(row["mean_abs"], 3),
+            number(row["within"], 3),
+            number(row["seconds"], 3),
+        )
+        for row in rows
+    ]
+    return Table("", columns, cells)
+
+
+def _pairs(document: Mapping[str, Any]) -> Table:
+    pairs = document["pairs"]
+    n, groups = pairs[0]["n_steps"], pairs[0]["n_groups"]
+    title = (
+        f"Rank agreement over {n:,} steps; 95 % intervals from {document['n_boot']:,} resamples of "
+        f"{groups:,} groups"
+    )
+    rows = [
+        (
+            pair["first"],
+            pair["second"],
+            *_interval(pair["spearman"]),
+            *_interval(pair["kendall"]),
+            f"{pair['flips']:,}",
+            share(pair["flips"] / pair["n_steps"] if pair["n_steps"] else 0.0),
+        )
+        for pair in pairs
+    ]
+    return Table(
+        title,
+        ("method", "against", ">Spearman", "95 %", ">Kendall", "95 %", ">sign flips", ">of steps"),
+        rows,
+    )
+
+
+def _interval(estimate: Mapping[str, Any] | None) -> tuple[str, str]:
+    """An estimate and its interval; "-" where undefined."""
+    if estimate is None:
+        return "-", "-"
+    value = f"{estimate['value']:.3f}"
+    if estimate["low"] is None:
+        return value, "-"
+    return value, f"{estimate['low']:.3f} to {estimate['high']:.3f}"
+
+
+def _worst(pair: Mapping[str, Any], most: int) -> Table:
+    title = f"Where {pair['first']} and {pair['second']} disagree most, each in units of its root mean square"
+    rows = [
+        (w["rollout"], str(w["step"]), signed(w["first"]), signed(w["second"]), number(w["gap"], 3), w["action"], w["state"])
+        for w in pair["worst"][:most]
+    ]
+    columns = ("rollout", ">step", f">{pair['first']}", f">{pair['second']}", ">apart", "action", "state")
+    return Table(title, columns, rows, widest=40)

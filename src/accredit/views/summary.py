@@ -1,0 +1,178 @@
+"""What one result says, as JSON-ready fields: sizes, groups, decisive steps, everything left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from accredit.errors import AccreditError
+from accredit.typing import Ints
+
+if TYPE_CHECKING:
+    from accredit.data import Batch, Credit, Explanation
+
+__all__ = ["credit_summary", "decisive_steps", "reason_of"]
+
+PREVIEW = 160
+
+
+def credit_summary(credit: Credit, top: int = 10) -> dict[str, Any]:
+    """Return a result as JSON-ready fields.
+
+    Args:
+        credit: from `assign`.
+        top: how many decisive steps to tell.
+
+    Returns:
+        ``rollouts.read = rollouts.used + rollouts.excluded``; each excluded one has its reason.
+    """
+    batch = credit.batch
+    return {
+        "schema": "accredit.summary/1",
+        "method": credit.method,
+        "title": credit.card.title,
+        "params": credit.params,
+        "rollouts": {
+            "read": credit.used + len(credit.excluded),
+            "used": credit.used,
+            "excluded": len(credit.excluded),
+        },
+        "sizes": {"groups": batch.n_groups, "steps": batch.n_steps, "tokens": batch.n_tokens},
+        "coverage": credit.coverage,
+        "nonzero": float((credit.steps != 0).mean()) if batch.n_steps else 0.0,
+        "fallbacks": credit.fallbacks,
+        "uncounted": {reason: list(ids) for reason, ids in credit.uncounted.items()},
+        "unused": list(credit.result.unused),
+        "findings": [f.to_dict() for f in (*batch.findings, *credit.findings)],
+        "excluded": [
+            {"id": e.id, "reason": e.reason, "where": e.where, "code": e.code} for e in credit.excluded
+        ],
+        "groups": _groups(credit),
+        "top": decisive_steps(credit, top),
+    }
+
+
+def decisive_steps(credit: Credit, top: int = 10) -> list[dict[str, Any]]:
+    """Return the steps of largest |credit|, each with its place, what was done, outcome and reason.
+
+    Steps of a group with the same state, action and credit stand for each other: the first is told,
+    with their number in ``times``.
+
+    Args:
+        credit: from `assign`.
+        top: how many.
+    """
+    batch = credit.batch
+    order = np.argsort(-np.abs(credit.steps), kind="stable")
+    keys = _decisions(credit)
+    found: list[dict[str, Any]] = []
+    seen: set[int] = set()
+    times = np.bincount(keys, minlength=1)
+    for s in order[credit.steps[order] != 0].tolist():
+        if int(keys[s]) in seen:
+            continue
+        if len(found) == top:
+            break
+        seen.add(int(keys[s]))
+        r = int(np.searchsorted(batch.step_start_R1, s, side="right")) - 1
+        found.append(_told(credit, s, r) | {"times": int(times[keys[s]])})
+    return found
+
+
+def _told(credit: Credit, s: int, r: int) -> dict[str, Any]:
+    batch = credit.batch
+    step = s - int(batch.step_start_R1[r])
+    return {
+        "rollout": batch.ids[r],
+        "step": step,
+        "group": str(batch.group_names[int(batch.group_R[r])]),
+        "credit": float(credit.steps[s]),
+        "reward": _item(batch, "reward_R", r),
+        "action": _text(batch, ("action_S", "text_S"), s),
+        "state": _text(batch, ("text_S", "observation_S", "state_S"), s),
+        "reason": reason_of(credit, batch.ids[r], step),
+    }
+
+
+def reason_of(credit: Credit, rollout: str, step: int) -> str:
+    """Return one line about a step's credit: its largest term's arithmetic, and what it was compared with."""
+    try:
+        told = credit.explain(rollout, step)
+    except AccreditError as error:
+        return str(error)
+    return _largest_term(told)
+
+
+def _largest_term(told: Explanation) -> str:
+    if not told.terms:
+        return ""
+    term = max(told.terms, key=lambda t: abs(t.value))
+    name = f"{term.name}: " if len(told.terms) > 1 else ""
+    return f"{name}{term.formula}"
+
+
+def _decisions(credit: Credit) -> Ints:
+    """Code of (group, state, action, credit) of each step; the step itself where no action is known."""
+    batch = credit.batch
+    columns = [batch.columns.get(name) for name in ("state_S", "action_S")]
+    if any(c is None or c.words is None or not c.mask(batch.n_steps).all() for c in columns):
+        return np.arange(batch.n_steps)
+    group_S = np.repeat(batch.group_R, np.diff(batch.step_start_R1))
+    value_S = np.unique(credit.steps, return_inverse=True)[1]
+    rows = np.stack([group_S, value_S, *(c.values for c in columns if c is not None)])
+    return np.unique(rows, axis=1, return_inverse=True)[1].reshape(-1)
+
+
+def _groups(credit: Credit) -> list[dict[str, Any]]:
+    """Numbers of each group, in order of first appearance."""
+    batch = credit.batch
+    scored = _mask(batch, "reward_R")
+    group_S = np.repeat(batch.group_R, np.diff(batch.step_start_R1))
+    n_names = len(batch.group_names)
+    informed = credit.result.informed_S
+    steps = np.bincount(group_S, minlength=n_names)
+    sums = np.bincount(group_S, np.abs(credit.steps), n_names)
+    known = np.bincount(group_S, informed, n_names) if informed is not None else np.zeros(n_names)
+    members = np.bincount(batch.group_R, minlength=n_names)
+    paid = np.bincount(batch.group_R, scored, n_names)
+    codes, first = np.unique(batch.group_R, return_index=True)
+    return [
+        {
+            "group": str(batch.group_names[g]),
+            "rollouts": int(members[g]),
+            "scored": int(paid[g]),
+            "reward": _rewards(batch, batch.group_R == g, scored),
+            "steps": int(steps[g]),
+            "mean_abs": float(sums[g] / max(1, steps[g])),
+            "informed": float(known[g] / max(1, steps[g])),
+        }
+        for g in codes[np.argsort(first, kind="stable")].tolist()
+    ]
+
+
+def _rewards(batch: Batch, mine: Any, scored: Any) -> dict[str, float] | None:
+    """Mean and ends of a group's rewards; None where none is scored."""
+    if not batch.has("reward_R") or not (mine & scored).any():
+        return None
+    found = batch.reward_R[mine & scored]
+    return {"mean": float(found.mean()), "low": float(found.min()), "high": float(found.max())}
+
+
+def _mask(batch: Batch, name: str) -> Any:
+    column = batch.columns.get(name)
+    return np.zeros(len(batch), bool) if column is None else column.mask(len(batch))
+
+
+def _item(batch: Batch, name: str, r: int) -> float | None:
+    return float(batch.column(name).values[r]) if _mask(batch, name)[r] else None
+
+
+def _text(batch: Batch, names: tuple[str, ...], s: int) -> str:
+    """The first of the columns that has this step, on one line, shortened."""
+    for name in names:
+        column = batch.columns.get(name)
+        if column is not None and column.mask(batch.n_steps)[s]:
+            text = " ".join(str(column.item(s))[: 4 * PREVIEW].split())
+            return text if len(text) <= PREVIEW else text[: PREVIEW - 1] + "…"
+    return ""
