@@ -71,7 +71,7 @@ def _index(entries: Sequence[Mapping[str, Any]]) -> str:
     lines += ["", "## Tags", "", "A tag is a promise that `check_method` tests.", ""]
     lines += ["| tag | means |", "|---|---|"]
     used = sorted({t for e in entries for t in e["tags"]})
-    lines += [f"| `{t}` | {TAGS[t]} |" for t in used]
+    lines += [f"| `{t}` | {TAGS.get(t, '')} |" for t in used]
     return "\n".join(lines) + "\n"
 
 
@@ -93,7 +93,10 @@ TAGS = {
     "cross_group": "uses statistics of the whole batch: groups cannot be split up",
     "group": "compares the rollouts of one task",
     "scale_invariant": "multiplying all rewards by a positive number changes nothing, up to eps",
+    "reweights": "spreads the credit of another method over tokens: give `base`",
+    "scale_equivariant": "multiplying all rewards by a positive number multiplies the credit",
     "shift_invariant": "adding a constant to all rewards of a group changes nothing",
+    "state_local": "compares steps taken in equal states",
     "stateful": "carries memory from call to call: `state` in, `credit.state` out",
     "stochastic": "draws random numbers: give a `seed`",
     "telescopes": "the credit of a rollout sums to its return minus the value of its first state",

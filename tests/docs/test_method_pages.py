@@ -40,3 +40,7 @@ def test_every_method_has_notes():
 def test_every_parameter_says_what_it_is():
     bare = [f"{c.id}.{p.name}" for c in catalog() for p in c.params if not (p.doc and p.bounds)]
     assert bare == []
+
+
+def test_every_tag_is_explained(generator):
+    assert {tag for card in catalog() for tag in card.tags} - set(generator.TAGS) == set()
