@@ -37,7 +37,7 @@ lint: .venv/dev
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	PYTHONPATH=. .venv/bin/lint-imports
+	PYTHONPATH=. .venv/bin/lint-imports --no-cache
 
 bench: .venv-verl/full
 	$(VERL) -m bench
