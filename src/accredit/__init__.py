@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accredit.battery import check_method
+    from accredit.checking import check
     from accredit.comparison import compare
     from accredit.data import Batch, Credit, Parts, Rollout, Step
     from accredit.engine import assign, explain
     from accredit.errors import AccreditError
-    from accredit.findings import check
     from accredit.index import Index
     from accredit.methods import bounded, catalog, method
     from accredit.readers import read
@@ -34,7 +34,7 @@ _HOMES = {
     "assign": "engine",
     "bounded": "methods",
     "catalog": "methods",
-    "check": "findings",
+    "check": "checking",
     "check_method": "battery",
     "compare": "comparison",
     "explain": "engine",

@@ -1,0 +1,163 @@
+"""What every check looks at: the index of a batch, and the method that is to run on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from accredit.data import Batch, Finding, MethodCard
+from accredit.findings.codes import CODES
+from accredit.findings.recurrence import Revisits, normaliser_gains, revisits
+from accredit.findings.ties import Ties, zero_spread
+from accredit.index import Index
+from accredit.typing import BoolArray, Floats, Ints, Scalar
+
+__all__ = ["Check", "Plan", "Scene", "named"]
+
+_EXAMPLES = 5
+_LONGEST_NAME = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The method that is to run on the rollouts.
+
+    Args:
+        card: of the method.
+        params: its parameters in force.
+        missing: its needs that the batch does not meet, as the card words them.
+    """
+
+    card: MethodCard
+    params: Mapping[str, Any] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A batch as the checks see it.
+
+    Args:
+        index: of the batch.
+        plan: the method that is to run on it; None = any.
+    """
+
+    index: Index
+    plan: Plan | None = None
+
+    @property
+    def batch(self) -> Batch:
+        """The rollouts."""
+        return self.index.batch
+
+    @cached_property
+    def score_R(self) -> Floats:
+        """Total return of each rollout ``[R]``, as group methods compare it."""
+        return self.index.score_R
+
+    @cached_property
+    def counted_R(self) -> BoolArray:
+        """Rollouts that join the statistics of the chosen method ``[R]``."""
+        params = {} if self.plan is None else self.plan.params
+        return self.index.counted_R(params.get("truncated", "keep"), params.get("incomplete", "keep"))
+
+    @cached_property
+    def ties(self) -> Ties:
+        """How the returns of each group spread."""
+        return zero_spread(self.score_R, self.index.group_R, self.index.n_groups, self.counted_R)
+
+    @cached_property
+    def revisits(self) -> Revisits | None:
+        """How often states recur; None without states."""
+        return revisits(self.index)
+
+    @cached_property
+    def gains(self) -> dict[str, float]:
+        """What each state normaliser would add to the share of steps with a shared state."""
+        return normaliser_gains(self.index)
+
+    def present(self, name: str) -> BoolArray:
+        """Return where a column has a value, all False without it ``[R]`` or ``[S]``."""
+        size = len(self.batch) if name.endswith("_R") else self.batch.n_steps
+        column = self.batch.columns.get(name)
+        return np.zeros(size, bool) if column is None else column.mask(size)
+
+    def rollouts(self, code: str, mask_R: BoolArray, message: str, mend: str = "") -> Iterator[Finding]:
+        """Yield the finding of the rollouts in a mask; none if it is empty.
+
+        Args:
+            code: of the finding.
+            mask_R: which rollouts show it ``[R]``.
+            message: ``{n}`` stands for their number.
+            mend: instead of the table's.
+        """
+        at = np.flatnonzero(mask_R)
+        places = [f"rollout {named(self.batch.ids[r])}" for r in at[:_EXAMPLES].tolist()]
+        yield from _finding(code, at.size, places, message, mend)
+
+    def steps(self, code: str, mask_S: BoolArray, message: str, mend: str = "") -> Iterator[Finding]:
+        """Yield the finding of the steps in a mask ``[S]``; none if it is empty."""
+        at = np.flatnonzero(mask_S)
+        places = [self.step_place(s) for s in at[:_EXAMPLES].tolist()]
+        yield from _finding(code, at.size, places, message, mend)
+
+    def tokens(self, code: str, mask_T: BoolArray, message: str, mend: str = "") -> Iterator[Finding]:
+        """Yield the finding of the tokens in a mask ``[T]``, placed by step; none if it is empty."""
+        count = int(np.count_nonzero(mask_T))
+        if count:
+            first: Ints = np.flatnonzero(mask_T)[: _EXAMPLES * 200]
+            steps = np.unique(self._step_of(first))[:_EXAMPLES]
+            places = [self.step_place(s) for s in steps.tolist()]
+            yield from _finding(code, count, places, message, mend)
+
+    def groups(self, code: str, mask_G: BoolArray, message: str, mend: str = "") -> Iterator[Finding]:
+        """Yield the finding of the groups in a mask ``[G]``; none if it is empty."""
+        at = np.flatnonzero(mask_G)
+        places = [f"group {named(self.group_name(g))}" for g in at[:_EXAMPLES].tolist()]
+        yield from _finding(code, at.size, places, message, mend)
+
+    def _step_of(self, tokens: Ints) -> Ints:
+        found: Ints = np.searchsorted(self.batch.token_start_S1, tokens, side="right") - 1
+        return found
+
+    def step_place(self, s: int) -> str:
+        """Return the place of step s: its rollout and its position."""
+        r = int(self.index.rollout_S[s])
+        return f"rollout {named(self.batch.ids[r])} step {int(self.index.position_S[s])}"
+
+    @cached_property
+    def group_size_G(self) -> Ints:
+        """Number of rollouts of each group ``[G]``."""
+        return np.bincount(self.index.group_R, minlength=self.index.n_groups)
+
+    def group_name(self, g: int) -> Scalar:
+        """Return the group id of a dense group code."""
+        return self.batch.group_names[int(self.batch.group_R[self._first_of_group[g]])]
+
+    @cached_property
+    def _first_of_group(self) -> Ints:
+        return np.unique(self.index.group_R, return_index=True)[1]
+
+
+Check: TypeAlias = Callable[[Scene], Iterator[Finding]]
+
+
+def _finding(code: str, count: int, places: list[str], message: str, mend: str) -> Iterator[Finding]:
+    if count:
+        text = message.replace("{n}", str(count))
+        yield CODES[code].finding(text, count=int(count), examples=places, mend=mend)
+
+
+def named(value: Any) -> str:
+    r"""Return a name for a message: quoted, control characters escaped, cut to 80 characters.
+
+    Example:
+        >>> print(named("r\x1b[31m"))
+        'r\x1b[31m'
+    """
+    text = repr(value)
+    return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 4] + "..." + text[-1]
