@@ -18,16 +18,23 @@ from typing import Any
 DOCS = Path(__file__).parent
 PAGES = DOCS / "methods"
 NOTES = PAGES / "_notes"
+GROUP = "open the chest"
 MARK = "<!-- Made by docs/gen_methods.py; the notes come from docs/methods/_notes/. -->"
 SECTION = re.compile(r"^(Args|Returns|Raises|Source|Example|Note|Yields):[ ]*(.*)$")
 
 
 def pages() -> dict[str, str]:
-    """The text of every generated page by its path under `docs/methods/`."""
+    """The text of every generated page and picture by its path under `docs/methods/`."""
     from accredit.methods.__main__ import catalog_text
 
     entries = json.loads(catalog_text())["methods"]
-    return {"index.md": _index(entries)} | {f"{e['id']}.md": _page(e) for e in entries}
+    made = {"index.md": _index(entries)}
+    for e in entries:
+        example = _example(e)
+        made[f"{e['id']}.md"] = _page(e, example)
+        if example is not None:
+            made[f"img/{e['id']}.svg"] = str(example.plot.matrix(GROUP)) + "\n"
+    return made
 
 
 def main() -> None:
@@ -35,12 +42,18 @@ def main() -> None:
     from accredit.methods.__main__ import CATALOG, catalog_text
 
     made = pages()
+    (PAGES / "img").mkdir(exist_ok=True)
     for name, text in made.items():
         (PAGES / name).write_text(text, encoding="utf-8")
-    for stale in {p.name for p in PAGES.glob("*.md")} - set(made):
+    for stale in there() - set(made):
         (PAGES / stale).unlink()
     CATALOG.write_text(catalog_text(), encoding="utf-8")
-    print(f"{len(made) - 1} method pages", file=sys.stderr)
+    print(f"{len(made)} pages and pictures of methods", file=sys.stderr)
+
+
+def there() -> set[str]:
+    """The generated files that lie in `docs/methods/`."""
+    return {str(p.relative_to(PAGES)) for p in [*PAGES.glob("*.md"), *PAGES.glob("img/*.svg")]}
 
 
 def on_config(config: Any) -> Any:
@@ -103,7 +116,62 @@ TAGS = {
 }
 
 
-def _page(e: Mapping[str, Any]) -> str:
+# One task, four rollouts: reward, then (state, action, reward of the step, value of the state).
+_HALL, _ROOM, _KEY, _LAMP = ("hall", 0.5), ("room", 0.6), ("room, key", 0.8), ("room, lamp", 0.2)
+_ROLLOUTS = (
+    (1, ((_HALL, "open door", 0), (_ROOM, "take key", 1), (_KEY, "unlock chest", 0))),
+    (0, ((_HALL, "open door", 0), (_ROOM, "take lamp", 0), (_LAMP, "leave", 0))),
+    (0, ((_HALL, "open door", 0), (_ROOM, "take key", 1), (_KEY, "leave", 0))),
+    (1, ((_HALL, "wait", 0), (_HALL, "open door", 0), (_ROOM, "take key", 1), (_KEY, "unlock chest", 0))),
+)
+
+
+def _example(e: Mapping[str, Any]) -> Any:
+    """The method's credit on the four rollouts; None where they lack what it needs.
+
+    Rewards and values of steps are given only to a method that asks for them.
+    """
+    import accredit as ac
+
+    asked = {name for need in e["needs"] for name in need.split("|")}
+    records = [
+        {"id": f"r{i}", "group": GROUP, "reward": reward, "steps": [_step(s, asked) for s in steps]}
+        for i, (reward, steps) in enumerate(_ROLLOUTS, 1)
+    ]
+    try:
+        return ac.assign(records, e["id"])
+    except ac.AccreditError:
+        return None
+
+
+def _step(step: tuple[Any, ...], asked: set[str]) -> dict[str, Any]:
+    (state, value), action, reward = step
+    fields = {"state": state, "action": action, "n_tokens": 2}
+    if "step_reward" in asked:
+        fields["reward"] = reward
+    if "value" in asked:
+        fields["value"] = value
+    if "prm_logits" in asked or "step_score" in asked:
+        fields["step_score"] = value
+    return fields
+
+
+def _picture(e: Mapping[str, Any], credit: Any) -> list[str]:
+    if credit is None:
+        return []
+    batch = credit.batch
+    action_S = batch.column("action_S").decoded()
+    lines = ["", "## Four rollouts of one task", ""]
+    lines += [f"![credit of {e['id']} on four rollouts](img/{e['id']}.svg)", ""]
+    lines += ["| rollout | reward | credit of its steps |", "|---|---|---|"]
+    for r, values in enumerate(credit.by_rollout()):
+        first = int(batch.step_start_R1[r])
+        cells = [f"{action_S[first + t]} {v + 0.0:+.3f}" for t, v in enumerate(values.tolist())]
+        lines.append(f"| {batch.ids[r]} | {batch.reward_R[r]:g} | {', '.join(cells)} |")
+    return lines
+
+
+def _page(e: Mapping[str, Any], example: Any) -> str:
     aliases = ", ".join(f"`{a}`" for a in sorted(e["aliases"]))
     facts = [
         ("needs", _needs(e["needs"])),
@@ -126,6 +194,7 @@ def _page(e: Mapping[str, Any]) -> str:
     ]
     lines += _presets("Same numbers as other code", "compat", e["compat"])
     lines += _presets("Other names", "name", e["aliases"])
+    lines += _picture(e, example)
     notes = NOTES / f"{e['id']}.md"
     if notes.exists():
         lines += ["", notes.read_text(encoding="utf-8").strip()]
