@@ -14,7 +14,7 @@ import accredit
 from accredit.data import Batch, Credit, Explanation, Finding, MethodCard, Parts, Rollout
 from accredit.data.vocabulary import ROLLOUT_FIELDS, STEP_FIELDS
 from accredit.errors import DataError, MissingSignal, ParamError
-from accredit.index import Index, Key, OutcomeInSteps
+from accredit.index import Index, Key, OutcomeInSteps, has_score_R
 from accredit.methods import Method, get_method
 from accredit.readers import read
 from accredit.spread import Spread, spread_tokens
@@ -212,12 +212,13 @@ def _raise_strict(card: MethodCard, findings: tuple[Finding, ...], fallbacks: Ma
 
 def _uncounted(index: Index, params: Any) -> dict[str, tuple[str, ...]]:
     ids = index.batch.ids
-    reasons = {
-        "rejected": index.has_status("rejected"),
-        "unscored": ~index.scored_R & ~index.has_status("rejected"),
-    }
+    rejected = index.has_status("rejected")
+    scored = has_score_R(index, getattr(params, "combine", "outcome"), getattr(params, "weights", None))
+    reasons = {"rejected": rejected, "unscored": ~scored & ~rejected}
     if getattr(params, "truncated", "keep") == "drop":
-        reasons["truncated"] = index.has_status("truncated") & index.scored_R
+        reasons["truncated"] = index.has_status("truncated") & scored
+    if getattr(params, "incomplete", "keep") == "drop":
+        reasons["incomplete"] = scored & ~index.counted_R(incomplete="drop", scored=scored)
     return {
         reason: tuple(ids[r] for r in np.flatnonzero(mask).tolist())
         for reason, mask in reasons.items()

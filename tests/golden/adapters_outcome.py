@@ -77,10 +77,13 @@ def _trl_grpo(golden: Golden) -> dict[str, Any]:
         "eps": golden.number("epsilon", 1e-4),
         "singleton": _singleton(golden, "zero"),
     }
-    if any(record.get("rewards") for record in golden.records):
-        ways = {"sum_then_normalize": "sum_then_normalize", "normalize_then_sum": "normalize_then_sum"}
+    several = any(record.get("rewards") for record in golden.records)
+    if several:
+        ways = {name: name for name in ("sum_then_normalize", "normalize_then_sum")}
         found["combine"] = golden.one_of("multi_objective_aggregation", ways, "sum_then_normalize")
         found["weights"] = _weights(golden)
+    else:
+        golden.must_be("multi_objective_aggregation", "sum_then_normalize")
     return found
 
 
@@ -115,7 +118,7 @@ def rloo(golden: Golden) -> Call:
     _groups_of(golden)
     kwargs = {
         "singleton": _singleton(golden, singleton),
-        "normalize": golden.flag("normalize_advantages", default=False),
+        "normalise": golden.flag("normalize_advantages", default=False),
         "eps": golden.number("epsilon", 1e-4),
     }
     return Call("rloo", REWARDS | kwargs, READ)

@@ -1,9 +1,9 @@
 """What recurs in a batch: groups, returns, states; computed once, shared by all methods."""
 
 from accredit.index.core import Index, OutcomeInSteps, first_seen
-from accredit.index.explaining import rollout_term, visit_term
+from accredit.index.explaining import group_members, rollout_term, visit_term
 from accredit.index.groups import GroupStats, flat_groups
-from accredit.index.rewards import carrier_S, token_rewards
+from accredit.index.rewards import carrier_S, has_score_R, token_rewards
 from accredit.index.segments import discounted_sum, last_of_row, row_of, segment_sum, shifted
 from accredit.index.states import NORMALISERS, Key, similar_clusters, state_codes, word_keys
 
@@ -17,6 +17,8 @@ __all__ = [
     "discounted_sum",
     "first_seen",
     "flat_groups",
+    "group_members",
+    "has_score_R",
     "last_of_row",
     "rollout_term",
     "row_of",

@@ -77,15 +77,18 @@ class Index:
         same: BoolArray = column.values == code
         return same & column.mask(len(self.batch))
 
-    def counted_R(self, truncated: str = "keep", incomplete: str = "keep") -> BoolArray:
+    def counted_R(
+        self, truncated: str = "keep", incomplete: str = "keep", scored: BoolArray | None = None
+    ) -> BoolArray:
         """Return which rollouts join the statistics ``[R]``: scored, not rejected, and …
 
         Args:
             truncated: ``keep`` = with their reward as recorded; ``drop`` = left out, credit 0.
             incomplete: ``keep`` = groups smaller than the commonest size count as they are;
                 ``drop`` = they are left out, credit 0.
+            scored: rollouts that have a score ``[R]`` where it is not ``reward`` (several rewards).
         """
-        counted = self.scored_R
+        counted = self.scored_R if scored is None else scored
         if truncated == "drop":
             counted = counted & ~self.has_status("truncated")
         if incomplete == "drop":

@@ -9,7 +9,7 @@ from accredit.index.core import Index
 from accredit.index.groups import GroupStats
 from accredit.typing import Floats, Ints
 
-__all__ = ["rollout_term", "visit_term"]
+__all__ = ["group_members", "rollout_term", "visit_term"]
 
 
 def rollout_term(
@@ -33,11 +33,19 @@ def rollout_term(
         eps: None = no division; else the scale is ``scale_G + eps``.
         scale_G: deviation of each group ``[G]``.
     """
-    same = np.flatnonzero(index.group_R == index.group_R[r])
-    members = tuple(
-        Member(index.batch.ids[i], float(stats.values[i]), note=_note(stats, i, r)) for i in same.tolist()
-    )
-    return _term(name, stats, r, "score", members, weight, eps, scale_G)
+    return _term(name, stats, r, "score", group_members(index, stats, r), weight, eps, scale_G)
+
+
+def group_members(index: Index, stats: GroupStats, r: int) -> tuple[Member, ...]:
+    """Return the rollouts of rollout r's group with their values, and which of them count.
+
+    Args:
+        index: of the batch.
+        stats: over rollouts ``[R]``.
+        r: the rollout.
+    """
+    same = np.flatnonzero(index.group_R == index.group_R[r]).tolist()
+    return tuple(Member(index.batch.ids[i], float(stats.values[i]), note=_note(stats, i, r)) for i in same)
 
 
 def visit_term(
@@ -106,9 +114,11 @@ def _term(
         scale = float(scale_G[group])
         inputs |= {"std": scale, "eps": eps}
         text += f" / (std {scale:.6g} + {eps:g})"
-        value = value / (scale + eps) if scale + eps > 0 else 0.0
+        value = value / (scale + eps) if scale > 0 else 0.0
     if weight != 1.0:
         text = f"{weight:g} x {text}"
-    if stats.flat[group] and size > 1:
+    if stats.counted is not None and not stats.counted[i]:
+        text += " [not counted: exactly 0]"
+    elif stats.flat[group] and size > 1:
         text += " [all equal: exactly 0]"
     return Term(name, weight * value, text, inputs, members)

@@ -1,14 +1,18 @@
-"""Rewards on tokens: which policy token carries the reward of each step."""
+"""Rewards beyond one number a rollout: on tokens, and of several components."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 
 from accredit.index.core import Index
 from accredit.index.segments import segment_sum
-from accredit.typing import Floats, Ints
+from accredit.typing import BoolArray, Floats, Ints
 
-__all__ = ["carrier_S", "token_rewards"]
+__all__ = ["COMPONENT", "carrier_S", "components_of", "has_score_R", "token_rewards"]
+
+COMPONENT = "rewards."
 
 
 def carrier_S(index: Index) -> Ints:
@@ -50,3 +54,27 @@ def token_rewards(index: Index) -> Floats:
     carrier = carrier_S(index)
     held = carrier >= 0
     return segment_sum(index.reward_S[held], carrier[held], index.batch.n_tokens)
+
+
+def components_of(index: Index) -> tuple[str, ...]:
+    """Return the names of the reward components that the batch has (record field ``rewards``)."""
+    found = (
+        n.removeprefix(COMPONENT).removesuffix("_R") for n in index.batch.columns if n.startswith(COMPONENT)
+    )
+    return tuple(sorted(found))
+
+
+def has_score_R(index: Index, combine: str, among: Iterable[str] | None = None) -> BoolArray:
+    """Return which rollouts have a score and are not rejected ``[R]``.
+
+    Args:
+        index: of the batch.
+        combine: ``outcome`` = the score is ``reward``; otherwise one component is enough.
+        among: names of the components in use; None = all.
+    """
+    if combine == "outcome":
+        return index.scored_R
+    found = np.zeros(len(index.batch), bool)
+    for name in components_of(index) if among is None else among:
+        found |= index.batch.column(f"{COMPONENT}{name}_R").mask(len(index.batch))
+    return found & ~index.has_status("rejected")

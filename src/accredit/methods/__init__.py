@@ -1,6 +1,6 @@
 """Credit methods: one file a method, pure functions from an Index to Parts."""
 
-from accredit.methods import gigpo, grpo, hgpo
+from accredit.methods import gigpo, gpg, grpo, hgpo, opo, reinforce_pp, remax, rloo
 from accredit.methods._params import (
     GroupParams,
     bounded,
@@ -21,10 +21,15 @@ __all__ = [
     "flag",
     "get_method",
     "gigpo",
+    "gpg",
     "grpo",
     "hgpo",
     "make_params",
     "mapping",
     "method",
+    "opo",
     "parse_value",
+    "reinforce_pp",
+    "remax",
+    "rloo",
 ]
