@@ -40,4 +40,9 @@ CASES = (
     Case("returns", waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("hgpo", waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("hgpo:base_group=true,gamma=1"),
+    Case("crbc", waive={TIES: DISTANCE, SINGLE: LOOPS}),
+    Case("crbc:depth=1", waive={TIES: DISTANCE, SINGLE: LOOPS}),
+    Case("crbc:boundary=reward", waive={TIES: DISTANCE, SINGLE: LOOPS}),
+    Case("graft", waive={TIES: DISTANCE, SINGLE: LOOPS}),
+    Case("graph-hca", waive={TIES: DISTANCE, SINGLE: LOOPS}),
 )

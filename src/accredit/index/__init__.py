@@ -2,6 +2,7 @@
 
 from accredit.index.core import Index, OutcomeInSteps, first_seen
 from accredit.index.explaining import group_members, rollout_term, visit_term
+from accredit.index.graph import StateGraph
 from accredit.index.groups import GroupStats, flat_groups
 from accredit.index.rewards import carrier_S, has_score_R, token_rewards
 from accredit.index.segments import discounted_sum, last_of_row, row_of, segment_sum, shifted
@@ -13,6 +14,7 @@ __all__ = [
     "Index",
     "Key",
     "OutcomeInSteps",
+    "StateGraph",
     "carrier_S",
     "discounted_sum",
     "first_seen",

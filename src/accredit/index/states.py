@@ -12,11 +12,19 @@ from typing import TypeAlias
 
 import numpy as np
 
-from accredit.data import Batch
+from accredit.data import Batch, Column
 from accredit.errors import ParamError, suggest
 from accredit.typing import Ints, Scalar
 
-__all__ = ["NORMALISERS", "Key", "Normaliser", "similar_clusters", "state_codes", "word_keys"]
+__all__ = [
+    "NORMALISERS",
+    "Key",
+    "Normaliser",
+    "final_state_codes",
+    "similar_clusters",
+    "state_codes",
+    "word_keys",
+]
 
 Normaliser: TypeAlias = Callable[[str], str]
 _Matcher: TypeAlias = "difflib.SequenceMatcher[str]"
@@ -67,6 +75,8 @@ def word_keys(words: Sequence[Scalar], key: Key | None) -> Ints:
 def _rules(key: Key) -> list[Callable[[Scalar], Scalar]]:
     if callable(key):
         return [key]
+    if key == "exact":
+        return []
     names = key.split("+") if isinstance(key, str) else list(key)
     return [name if callable(name) else _named(name.strip()) for name in names]
 
@@ -91,14 +101,42 @@ def state_codes(batch: Batch, key: Key | None) -> tuple[Ints, int]:
     column_name, rest = _column_of(batch, key)
     column = batch.column(column_name)
     keys = word_keys(column.words or (), rest)
-    codes = keys[column.values]
-    n = int(keys.max(initial=-1)) + 1
-    if column.valid is not None and not column.valid.all():
-        missing = np.flatnonzero(~column.valid)
-        codes = codes.copy()
-        codes[missing] = n + np.arange(missing.size)
-        n += missing.size
-    return codes, n
+    return _own_codes(keys[column.values], int(keys.max(initial=-1)) + 1, column)
+
+
+def final_state_codes(batch: Batch, key: Key | None) -> tuple[Ints, Ints, int]:
+    """Return the state codes of steps ``[S]`` and of final states ``[R]`` in one code space.
+
+    Args:
+        batch: must have the state column; without ``final_state_R``, or where ``key`` names
+            another column than the state, all final codes are -1 (not known).
+        key: see `word_keys`.
+
+    Returns:
+        Step codes, final codes (-1 where absent), number of codes.
+    """
+    column_name, rest = _column_of(batch, key)
+    final = batch.columns.get("final_state_R")
+    if final is None or column_name != "state_S":
+        codes, n = state_codes(batch, key)
+        return codes, np.full(len(batch), -1, np.int64), n
+    column = batch.column("state_S")
+    words = (*(column.words or ()), *(final.words or ()))
+    keys = word_keys(words, rest or [])
+    split = len(column.words or ())
+    codes, n = _own_codes(keys[:split][column.values], int(keys.max(initial=-1)) + 1, column)
+    ends = np.where(final.mask(len(batch)), keys[split:][final.values], -1)
+    return codes, ends, n
+
+
+def _own_codes(codes: Ints, n: int, column: Column) -> tuple[Ints, int]:
+    """Give each step without a state a code of its own, n and up."""
+    if column.valid is None or column.valid.all():
+        return codes, n
+    missing = np.flatnonzero(~column.valid)
+    codes = codes.copy()
+    codes[missing] = n + np.arange(missing.size)
+    return codes, n + missing.size
 
 
 def _column_of(batch: Batch, key: Key | None) -> tuple[str, Key | None]:

@@ -1,6 +1,6 @@
 """Credit methods: one file a method, pure functions from an Index to Parts."""
 
-from accredit.methods import gigpo, gpg, grpo, hgpo, opo, reinforce_pp, remax, rloo
+from accredit.methods import crbc, gigpo, gpg, graft, graph_hca, grpo, hgpo, opo, reinforce_pp, remax, rloo
 from accredit.methods._params import (
     GroupParams,
     bounded,
@@ -17,11 +17,14 @@ __all__ = [
     "bounded",
     "catalog",
     "choice",
+    "crbc",
     "doc_of",
     "flag",
     "get_method",
     "gigpo",
     "gpg",
+    "graft",
+    "graph_hca",
     "grpo",
     "hgpo",
     "make_params",

@@ -58,6 +58,7 @@ def bounded(
     at_least: float = -math.inf,
     below: float = math.inf,
     at_most: float = math.inf,
+    whole: bool = False,
 ) -> Any:
     """Return a dataclass field for a number with bounds; a whole default asks for whole numbers.
 
@@ -68,6 +69,7 @@ def bounded(
         at_least: values must be greater or equal.
         below: values must be smaller.
         at_most: values must be smaller or equal.
+        whole: only whole numbers (implied by a whole default).
 
     Example:
         >>> import dataclasses
@@ -81,7 +83,7 @@ def bounded(
     low = f"({above:g}" if above > at_least else f"[{at_least:g}"
     high = f"{below:g})" if below < at_most else f"{at_most:g}]"
     low, high = low.replace("[-inf", "(-inf"), high.replace("inf]", "inf)")
-    integer = isinstance(default, int)
+    integer = whole or isinstance(default, int)
     words = f"{'a whole number ' if integer else ''}in {low}, {high}"
     rule = _Rule(
         doc,
