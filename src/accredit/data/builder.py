@@ -14,12 +14,16 @@ import numpy as np
 
 from accredit.data.column import Column
 from accredit.data.context import Context
-from accredit.data.finding import Exclusion, Finding
-from accredit.data.log import FindingLog
+from accredit.data.finding import Exclusion
+from accredit.data.header import Header
+from accredit.data.layout import HIDDEN, Layout
+from accredit.data.log import FindingLog, known_again
 from accredit.data.parse import Parsed, Record, parse_record
+from accredit.data.ragged import offsets
 from accredit.data.records import Rollout
 from accredit.data.rows import join_rows
-from accredit.data.sinks import JsonSink, ListSink, NumberSink, Sink, WordSink, new_sink
+from accredit.data.settle import Settler
+from accredit.data.sinks import JsonSink, ListSink, NumberSink, Sink, WordSink, as_json, new_sink
 from accredit.data.vocabulary import ROLLOUT_FIELDS, STEP_FIELDS, Field
 from accredit.errors import DataError
 from accredit.typing import Ints, Level, Scalar
@@ -49,7 +53,7 @@ class BatchBuilder:
         self.source = source
         self.strict = strict
         self.log = FindingLog()
-        self.header: dict[str, Any] = {}
+        self.header = Header()
         self.excluded: list[Exclusion] = []
         self._seen: dict[str, set[Scalar | None]] = {}
         self._ids: list[str] = []
@@ -92,6 +96,17 @@ class BatchBuilder:
             self.log.put(finding)
         return True
 
+    def open(self, header: Header) -> None:
+        """Take what the source says about itself, before its first record.
+
+        The columns that it names exist in the batch even if no record has a value for them.
+        """
+        self.header = header
+        for layout in header.layouts:
+            table = self._rollout if layout.level == "rollout" else self._step
+            if layout.column not in HIDDEN and layout.field not in table:
+                table[layout.field] = self._declared_sink(layout)
+
     def exclude(self, error: DataError, rollout: str, where: str) -> None:
         """Count a rollout as read but not used (raise instead where strict)."""
         if self.strict:
@@ -103,19 +118,26 @@ class BatchBuilder:
         """Return the Batch of all records added so far; the builder must not be used after."""
         from accredit.data.batch import Batch  # a Batch builds itself through this module
 
-        columns = {**self._rollout_columns(), **self._step_columns()}
+        counts = np.array(self._tokens_S, np.int64)
+        context = None if self._context is None else np.maximum(self._context.lengths(counts.size), 0)
         batch = Batch(
             ids=tuple(self._ids),
             group_R=np.array(self._group_R, np.int32),
             group_names=tuple(word for _, word in self._groups),
-            step_start_R1=_offsets(np.array(self._steps_R, np.int64)),
-            token_start_S1=_offsets(np.array(self._tokens_S, np.int64)),
-            columns=columns,
-            context_start_S1=self._context_offsets(),
-            provenance={"source": self.source, **({"header": self.header} if self.header else {})},
+            step_start_R1=offsets(np.array(self._steps_R, np.int64)),
+            token_start_S1=offsets(counts),
+            columns=self._columns(counts),
+            context_start_S1=None if context is None else offsets(context),
+            outcome_in_steps=self.header.outcome_in_steps,
+            provenance=self._provenance(),
         )
         batch = join_rows(batch, self._rows, self.log)
-        return batch.annotated(self.log.findings(), tuple(self.excluded))
+        findings = known_again(self.header.findings, self.log.findings())
+        return batch.annotated(findings, (*self.header.excluded, *self.excluded))
+
+    def _provenance(self) -> dict[str, Any]:
+        origin = self.header.provenance
+        return {"source": self.source, **({"origin": dict(origin)} if origin else {})}
 
     def _claim(self, parsed: Parsed, place: str) -> None:
         rows = self._seen.get(parsed.id)
@@ -166,6 +188,18 @@ class BatchBuilder:
             table[name] = self._known_sink(fields.get(name), name, value)
         return table[name]
 
+    def _declared_sink(self, layout: Layout) -> Sink:
+        fields = ROLLOUT_FIELDS if layout.level == "rollout" else STEP_FIELDS
+        known = fields.get(layout.field)
+        if known is not None and known.column == layout.column:
+            return self._known_sink(known, layout.field, None)
+        ragged = layout.level in ("token", "context")
+        if layout.kind == "vector" or (layout.kind == "number" and ragged):
+            return ListSink(_wide(layout.dtype))
+        if layout.kind == "number" and layout.dtype == "float64":
+            return NumberSink()
+        return WordSink() if layout.kind == "word" and not ragged else JsonSink()
+
     def _known_sink(self, field: Field | None, name: str, value: Any) -> Sink:
         if field is None:
             return NumberSink() if name.startswith("rewards.") else new_sink(value)
@@ -177,91 +211,32 @@ class BatchBuilder:
             return JsonSink()
         return ListSink({"tokens": "i8", "vector": "f8"}.get(field.kind, "f4"))
 
-    def _rollout_columns(self) -> dict[str, Column]:
-        size = len(self._ids)
-        found = {}
-        for name, sink in self._rollout.items():
-            if isinstance(sink, ListSink):
-                sink = _as_json(sink)
-            field = ROLLOUT_FIELDS.get(name)
-            found[field.column if field else f"{name}_R"] = sink.column("rollout", size)
-        return found
-
-    def _step_columns(self) -> dict[str, Column]:
-        counts = np.array(self._tokens_S, np.int64)
-        found = {}
-        for name, sink in self._step.items():
-            field = STEP_FIELDS.get(name)
-            column = self._step_column(sink, counts, field)
-            letter = "T" if column.level == "token" else "S"
-            found[field.column if field else f"{name}_{letter}"] = self._finite(name, column, counts)
+    def _columns(self, counts: Ints) -> dict[str, Column]:
+        full = None if self._context is None else np.maximum(self._context.lengths(counts.size), 0)
+        lengths = np.zeros(0, np.int64) if full is None else full
+        settler = Settler(self.header.layouts, counts, lengths, self.log)
+        found = settler.rollout_columns(self._rollout, len(self._ids))
+        found |= settler.step_columns(self._step)
         if self._context is not None:
-            full = self._context.lengths(counts.size)
-            found["context_token_C"] = self._context.token_column(np.maximum(full, 0), "context")
+            found["context_token_C"] = self._context.token_column(lengths, "context")
             reset = np.zeros(counts.size, bool)
             reset[self._reset_S] = True
             found["context_reset_S"] = Column("step", reset)
         return found
 
-    def _step_column(self, sink: Sink, counts: Ints, field: Field | None) -> Column:
-        if not isinstance(sink, ListSink):
-            return sink.column("step", counts.size)
-        if field is not None and field.kind != "vector":
-            return sink.token_column(counts)
-        lengths = sink.lengths(counts.size)
-        there = lengths >= 0
-        if field is None and np.array_equal(lengths[there], counts[there]):
-            sink.dtype = np.dtype("f4")
-            column = sink.token_column(counts)
-            return Column("token", column.values.astype(np.float32), column.valid)
-        if np.unique(lengths[there]).size == 1:
-            return sink.vector_column(counts.size)
-        return _as_json(sink).column("step", counts.size)
-
-    def _finite(self, name: str, column: Column, counts: Ints) -> Column:
-        """Return a token column without the steps that hold NaN or infinity."""
-        if column.level != "token" or column.values.dtype.kind != "f":
-            return column
-        bad = ~np.isfinite(column.values)
-        if not bad.any():
-            return column
-        step_T = np.repeat(np.arange(counts.size), counts)
-        broken = np.zeros(counts.size, bool)
-        broken[step_T[bad]] = True
-        self.log.put(
-            Finding(
-                "ACC306",
-                "warning",
-                f"{name} are NaN or infinite in {int(broken.sum())} steps and count as absent there",
-                hint=f"Write null, or leave {name} out, where a number is not known",
-                count=int(broken.sum()),
-            )
-        )
-        valid = column.mask(counts.size) & ~broken
-        return Column("token", np.where(broken[step_T], 0, column.values).astype(np.float32), valid)
-
-    def _context_offsets(self) -> Ints | None:
-        if self._context is None:
-            return None
-        return _offsets(np.maximum(self._context.lengths(len(self._tokens_S)), 0))
-
 
 def _put(table: dict[str, Sink], name: str, sink: Sink, rows: list[int], values: list[Any]) -> None:
     """Append values; a signal whose kind changes on the way is kept as JSON from then on."""
     if not sink.add(rows, values):
-        table[name] = sink = _as_json(sink)
+        table[name] = sink = as_json(sink)
         sink.add(rows, values)
 
 
-def _as_json(sink: Sink) -> JsonSink:
-    rows, values = sink.items()
-    fresh = JsonSink()
-    fresh.add(rows.tolist(), values)
-    return fresh
-
-
-def _offsets(counts: Ints) -> Ints:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+def _wide(dtype: str) -> str:
+    """Return the widest dtype of a kind: numbers are narrowed at the end, if nothing is lost."""
+    if dtype.startswith("float"):
+        return "f8" if dtype == "float64" else "f4"
+    return "u8" if dtype == "uint64" else "i8"
 
 
 def _id_of(record: Any) -> str:

@@ -2,34 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from accredit.data.batch import Batch
 from accredit.data.column import Column
-from accredit.data.vocabulary import ROLLOUT_FIELDS, STEP_FIELDS
-from accredit.typing import Array
+from accredit.data.layout import HIDDEN, field_names
+from accredit.typing import Array, Ints
 
-__all__ = ["records"]
+__all__ = ["Lists", "plain_lists", "records", "windows"]
 
-_ROLLOUT_NAMES = {f.column: f.name for f in ROLLOUT_FIELDS.values()}
-_STEP_NAMES = {f.column: f.name for f in STEP_FIELDS.values()}
-_HIDDEN = {"row_S", "context_token_C", "context_reset_S"}
-_WHOLE = {"fork_step", "n_tokens"}
+# Values of a token column and the offsets of its steps, to one JSON-ready list a step.
+Lists: TypeAlias = Callable[[Array, Ints], Sequence[Any]]
+Named: TypeAlias = list[tuple[str, Sequence[Any]]]
+
+_WHOLE = {"fork_step"}
+# Fields whose length says how many policy tokens a step has.
+_COUNTED = frozenset({"tokens", "logprobs", "entropies", "token_values", "prm_logratio"})
+_WINDOW_TOKENS = 1 << 18
+_WINDOW_STEPS = 1 << 14
 
 
-def records(batch: Batch) -> Iterator[dict[str, Any]]:
-    """Yield the native records of a batch, one rollout (or row of it) at a time."""
-    counts = "n_tokens_S" not in batch.columns and not batch.has("token_T")
-    for r, name in enumerate(batch.ids):
-        head = {"id": name, "group": batch.group_names[int(batch.group_R[r])]}
-        head |= _rollout_fields(batch, r)
-        steps = batch.steps_of(r)
-        for row, part in _parts(batch, steps):
-            extra = {} if row is None else {"row": row}
-            yield head | extra | {"steps": [_step(batch, s, counts) for s in part]}
+def plain_lists(values: Array, start: Ints) -> Sequence[Any]:
+    """Return Python lists; float32 numbers by their shortest decimal form."""
+    flat = _shortest(values).tolist()
+    return [flat[a:b] for a, b in pairwise(start.tolist())]
+
+
+def _shortest(values: Array) -> Array:
+    if values.dtype != np.float32 or not values.size:
+        return values
+    if values.size < 256:
+        return np.array([float(str(v)) for v in values])
+    import pyarrow as pa  # costs a quarter of a second, and only large exports need it
+
+    return pa.array(values).cast(pa.string()).cast(pa.float64()).to_numpy()  # type: ignore[no-any-return]
+
+
+def windows(
+    batch: Batch, max_tokens: int = _WINDOW_TOKENS, max_steps: int = _WINDOW_STEPS
+) -> Iterator[tuple[int, int]]:
+    """Yield half-open ranges of rollouts that hold at most so many tokens and steps (or one rollout)."""
+    tokens = batch.token_start_S1[batch.step_start_R1]
+    first = 0
+    while first < len(batch):
+        by_tokens = int(np.searchsorted(tokens, tokens[first] + max_tokens, side="right")) - 1
+        limit = batch.step_start_R1[first] + max_steps
+        by_steps = int(np.searchsorted(batch.step_start_R1, limit, side="right")) - 1
+        last = max(first + 1, min(by_tokens, by_steps, len(batch)))
+        yield first, last
+        first = last
+
+
+def records(batch: Batch, lists: Lists = plain_lists) -> Iterator[dict[str, Any]]:
+    """Yield the native records of a batch, one rollout (or row of it) at a time.
+
+    Args:
+        batch: the rollouts.
+        lists: turns token columns into one value a step.
+    """
+    names = field_names(batch)
+    for first, last in windows(batch):
+        heads = _heads(batch, names, first, last)
+        base = int(batch.step_start_R1[first])
+        steps = _steps(batch, names, base, int(batch.step_start_R1[last]), lists)
+        for r in range(first, last):
+            inside = batch.steps_of(r)
+            for row, part in _parts(batch, inside):
+                extra = {} if row is None else {"row": row}
+                taken = steps[part.start - base : part.stop - base]
+                yield heads[r - first] | extra | {"steps": taken}
 
 
 def _parts(batch: Batch, steps: range) -> Iterator[tuple[Any, range]]:
@@ -37,7 +82,7 @@ def _parts(batch: Batch, steps: range) -> Iterator[tuple[Any, range]]:
     if column is None or not len(steps):
         yield None, steps
         return
-    labels = [_present(column, s) for s in steps]
+    labels = _values(column, steps.start, steps.stop)
     cut = 0
     for i in range(1, len(labels) + 1):
         if i == len(labels) or labels[i] != labels[cut]:
@@ -45,59 +90,78 @@ def _parts(batch: Batch, steps: range) -> Iterator[tuple[Any, range]]:
             cut = i
 
 
-def _rollout_fields(batch: Batch, r: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, column in batch.columns.items():
-        if column.level != "rollout":
+def _heads(batch: Batch, names: dict[str, str], first: int, last: int) -> list[dict[str, Any]]:
+    groups = batch.group_R[first:last].tolist()
+    heads: list[dict[str, Any]] = [
+        {"id": name, "group": batch.group_names[code]}
+        for name, code in zip(batch.ids[first:last], groups, strict=True)
+    ]
+    for column, name in names.items():
+        c = batch.columns[column]
+        if c.level != "rollout":
             continue
-        value = _present(column, r)
-        if name.startswith("rewards."):
-            found.setdefault("rewards", {})[name[len("rewards.") : -2]] = value
-        elif value is not None:
-            field = _ROLLOUT_NAMES.get(name, name[:-2])
-            found[field] = int(value) if field in _WHOLE else value
+        for head, value in zip(heads, _values(c, first, last), strict=True):
+            if value is None:
+                continue
+            if name.startswith("rewards."):
+                head.setdefault("rewards", {})[name[len("rewards.") :]] = value
+            else:
+                head[name] = int(value) if name in _WHOLE else value
+    return heads
+
+
+def _steps(batch: Batch, names: dict[str, str], first: int, last: int, lists: Lists) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [{} for _ in range(last - first)]
+    for column, name in names.items():
+        if batch.columns[column].level == "rollout" or column in HIDDEN:
+            continue
+        for step, value in zip(found, _step_values(batch, column, first, last, lists), strict=True):
+            if value is not None:
+                step[name] = value
+    counts = np.diff(batch.token_start_S1[first : last + 1]).tolist()
+    for step, count in zip(found, counts, strict=True):
+        if count and not _COUNTED & step.keys():
+            step["n_tokens"] = count
+    _add_context(batch, found, first, last, lists)
     return found
 
 
-def _step(batch: Batch, s: int, counts: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    tokens = slice(int(batch.token_start_S1[s]), int(batch.token_start_S1[s + 1]))
-    for name, column in batch.columns.items():
-        if column.level in ("rollout", "context") or name in _HIDDEN:
-            continue
-        field = _STEP_NAMES.get(name, name[:-2])
-        if column.level == "token":
-            if column.valid is None or column.valid[s]:
-                found[field] = _numbers(column.values[tokens])
-        elif (value := _present(column, s)) is not None:
-            found[field] = int(value) if field in _WHOLE else value
-    if counts and tokens.stop > tokens.start and not _has_tokens(found):
-        found["n_tokens"] = tokens.stop - tokens.start
-    return found | _context(batch, s)
+def _step_values(batch: Batch, column: str, first: int, last: int, lists: Lists) -> Sequence[Any]:
+    c = batch.columns[column]
+    if c.level == "step":
+        return _values(c, first, last)
+    starts = batch.token_start_S1 if c.level == "token" else batch.context_start_S1
+    assert starts is not None, column
+    start = starts[first : last + 1]
+    values = c.values[start[0] : start[-1]]
+    if c.words is not None or c.is_json:
+        flat = Column(c.level, values, None, c.words).decoded().tolist()
+        per_step: Sequence[Any] = [flat[a:b] for a, b in pairwise((start - start[0]).tolist())]
+    else:
+        if values.dtype == bool:
+            values = values.astype(np.int8)
+        per_step = lists(values, start - start[0])
+    if c.valid is None:
+        return per_step
+    there = c.valid[first:last].tolist()
+    return [v if ok else None for v, ok in zip(per_step, there, strict=True)]
 
 
-def _has_tokens(step: dict[str, Any]) -> bool:
-    return any(k in step for k in ("tokens", "logprobs", "entropies", "token_values"))
+def _add_context(batch: Batch, found: list[dict[str, Any]], first: int, last: int, lists: Lists) -> None:
+    if not batch.has("context_token_C"):
+        return
+    added = _step_values(batch, "context_token_C", first, last, lists)
+    resets = batch.context_reset_S[first:last].tolist()
+    for step, piece, reset in zip(found, added, resets, strict=True):
+        if piece is not None:
+            step["prompt_tokens" if reset else "context_tokens"] = piece
 
 
-def _context(batch: Batch, s: int) -> dict[str, Any]:
-    start = batch.context_start_S1
-    if start is None:
-        return {}
-    added = batch.context_token_C[int(start[s]) : int(start[s + 1])]
-    reset = bool(batch.context_reset_S[s])
-    return {"prompt_tokens" if reset else "context_tokens": added.tolist()}
-
-
-def _present(column: Column, i: int) -> Any:
-    if column.valid is not None and not column.valid[i]:
-        return None
-    return column.item(i)
-
-
-def _numbers(values: Array) -> list[Any]:
-    """Return float32 values by their shortest decimal form, so that files stay small."""
-    if values.dtype == np.float32:
-        return [float(str(v)) for v in values]
-    found: list[Any] = values.tolist()
-    return found
+def _values(column: Column, first: int, last: int) -> list[Any]:
+    """Return the values of some rows as Python objects, None where absent."""
+    window = Column(column.level, column.values[first:last], None, column.words)
+    values: list[Any] = window.decoded().tolist()
+    if column.valid is None:
+        return values
+    there = column.valid[first:last].tolist()
+    return [v if ok else None for v, ok in zip(values, there, strict=True)]

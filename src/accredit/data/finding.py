@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,6 +60,21 @@ class Finding:
             "examples": list(self.examples),
         }
 
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Finding:
+        """Return the finding that `to_dict` gave; odd values are read as text."""
+        severity = fields.get("severity")
+        count, examples = fields.get("count"), fields.get("examples")
+        return cls(
+            str(fields.get("code", "")),
+            severity if severity in ("error", "warning", "info") else "warning",
+            str(fields.get("message", "")),
+            str(fields.get("where", "")),
+            str(fields.get("hint", "")),
+            count if isinstance(count, int) else 1,
+            tuple(map(str, examples)) if isinstance(examples, list) else (),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
@@ -75,3 +91,12 @@ class Exclusion:
     reason: str
     where: str = ""
     code: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the exclusion as JSON-ready fields."""
+        return {"id": self.id, "reason": self.reason, "where": self.where, "code": self.code}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Exclusion:
+        """Return the exclusion that `to_dict` gave; odd values are read as text."""
+        return cls(*(str(fields.get(name, "")) for name in ("id", "reason", "where", "code")))

@@ -11,6 +11,7 @@ from accredit.data.batch import Batch
 from accredit.data.column import Column, level_of
 from accredit.data.ragged import offsets
 from accredit.data.sinks import WordSink
+from accredit.data.vocabulary import KNOWN_COLUMNS
 from accredit.errors import DataError
 from accredit.typing import Array, BoolArray, Level, Scalar
 
@@ -28,15 +29,17 @@ def make_column(
         level = level_of(name)
     except ValueError as error:
         raise DataError(str(error)) from None
-    found = np.asarray(values)
-    words: tuple[Scalar, ...] | None = None
-    if found.dtype.kind in "US":
-        found, words = _intern(found.tolist())
+    found, words = _converted(name, values)
     size = _sizes(batch)[level]
     if found.shape[:1] != (size,):
         raise DataError(
             f"column {name!r} has {found.shape[0] if found.ndim else 'no'} values for {size} {level}s",
             hint=f"Give one value a {level}, in the order of the batch",
+        )
+    if found.ndim > 2 or (found.ndim == 2 and level not in ("rollout", "step")):
+        raise DataError(
+            f"column {name!r} has values of shape {found.shape[1:]}",
+            hint="Give one number a row, or one vector a rollout or step",
         )
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         at = int(np.flatnonzero(~np.isfinite(found))[0])
@@ -45,13 +48,55 @@ def make_column(
             hint="Mark absent values in `valid` and give 0 there",
         )
     keep = None if valid is None else np.array(valid, bool)
+    rows = len(batch) if level == "rollout" else batch.n_steps
+    if keep is not None and keep.shape != (rows,):
+        raise DataError(f"`valid` of column {name!r} has shape {keep.shape}, not ({rows},)")
+    if found.dtype == object and level in ("rollout", "step"):
+        there = np.array([v is not None for v in found], bool)
+        keep = there if keep is None else keep & there
     return Column(level, _stored(found, level), keep, words, dict(provenance))
 
 
 def _stored(values: Array, level: Level) -> Array:
     if values.dtype.kind == "f":
-        return np.array(values, np.float32 if level == "token" else np.float64)
+        return np.array(values, np.float32 if level in ("token", "context") else np.float64)
     return np.array(values)
+
+
+def _converted(name: str, values: Any) -> tuple[Array, tuple[Scalar, ...] | None]:
+    """Return the values as an array, and the vocabulary if they are words.
+
+    A column of the vocabulary keeps its own kind, whatever the values come as: a state given as a
+    number is a word.
+    """
+    field = KNOWN_COLUMNS.get(name)
+    plain = values.tolist() if isinstance(values, np.ndarray) else values
+    scalars = isinstance(plain, list | tuple) and {type(v) for v in plain} <= {str, int, float, bool}
+    if field is not None and field.kind in ("word", "flag") and scalars:
+        return _intern(plain)
+    if scalars and any(type(v) is str for v in plain):
+        return _intern(plain)
+    if field is not None and field.kind == "json":
+        return _objects(plain), None
+    try:
+        found = np.asarray(values)
+    except ValueError:
+        return _objects(plain), None
+    if field is None:
+        return found, None
+    if field.kind in ("word", "flag") or found.dtype.kind not in "biuf":
+        raise DataError(
+            f"column {name!r} holds {field.kind}s: {field.meaning}",
+            hint="Give values of that kind, or another name",
+        )
+    return found.astype({"tokens": np.int64, "signal": np.float32}.get(field.kind, np.float64)), None
+
+
+def _objects(values: Sequence[Any]) -> Array:
+    found = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        found[i] = value
+    return found
 
 
 def _intern(values: Sequence[Scalar]) -> tuple[Array, tuple[Scalar, ...]]:
@@ -97,8 +142,14 @@ def concat(batches: Sequence[Batch]) -> Batch:
         context_start_S1=_join_offsets([_context_start(b) for b in batches]) if has_context else None,
         findings=tuple(f for b in batches for f in b.findings),
         excluded=tuple(e for b in batches for e in b.excluded),
+        outcome_in_steps=_agreed([b._outcome_in_steps for b in batches]),
         provenance={"sources": [dict(b.provenance) for b in batches]},
     )
+
+
+def _agreed(decided: Sequence[bool | None]) -> bool | None:
+    """Return the one decision of all parts; None (decide again, on the whole) if there is none."""
+    return decided[0] if len(set(decided)) == 1 else None
 
 
 def _context_start(batch: Batch) -> Array:
@@ -124,8 +175,10 @@ def _join_words(
 def _join_columns(name: str, batches: Sequence[Batch]) -> Column:
     parts = [b.columns.get(name) for b in batches]
     first = next(c for c in parts if c is not None)
+    parts = [None if c is None or _hollow(c) else c for c in parts]
+    first = next((c for c in parts if c is not None), first)
+    kinds = {(c.level, c.words is not None, c.values.dtype.kind, c.values.shape[1:]) for c in parts if c}
     level = first.level
-    kinds = {(c.words is not None, c.values.dtype.kind, c.values.shape[1:]) for c in parts if c}
     if len(kinds) > 1:
         raise DataError(
             f"column {name!r} holds different kinds of values in two batches",
@@ -140,6 +193,11 @@ def _join_columns(name: str, batches: Sequence[Batch]) -> Column:
         values, words = _join_words([(c.values, c.words or ()) for c in filled])
         return Column(level, values, valid, words, first.provenance)
     return Column(level, np.concatenate([c.values for c in filled]), valid, None, first.provenance)
+
+
+def _hollow(column: Column) -> bool:
+    """Whether a column has no value at all, so that its kind says nothing."""
+    return column.valid is not None and not column.valid.any()
 
 
 def _absent(like: Column, batch: Batch) -> Column:

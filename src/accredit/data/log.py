@@ -5,7 +5,7 @@ from __future__ import annotations
 from accredit.data.finding import Finding
 from accredit.typing import Severity
 
-__all__ = ["FindingLog"]
+__all__ = ["FindingLog", "known_again"]
 
 
 class FindingLog:
@@ -34,3 +34,13 @@ class FindingLog:
     def findings(self) -> tuple[Finding, ...]:
         """Return the findings in order of first appearance."""
         return tuple(self._by_code.values())
+
+
+def known_again(earlier: tuple[Finding, ...], found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Return earlier findings and those found now, one that says the same only once.
+
+    A file carries the findings of its source; some of them (joined rows, broken prompts) show
+    again whenever it is read.
+    """
+    said = {(f.code, f.message, f.count) for f in earlier}
+    return (*earlier, *(f for f in found if (f.code, f.message, f.count) not in said))

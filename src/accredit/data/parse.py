@@ -23,6 +23,7 @@ __all__ = ["Parsed", "Record", "parse_record"]
 Record: TypeAlias = Mapping[str, Any]
 Fields: TypeAlias = dict[str, tuple[list[int], list[Any]]]
 _SCALARS = {str, int, float, bool}
+_LARGEST_ID = (1 << 63) - 1
 _PROMPTS = ("prompt_tokens", "context_tokens")
 
 
@@ -62,6 +63,7 @@ def parse_record(record: Record, place: str) -> Parsed:
     rollout = _rollout_fields(record, name, place, found)
     steps = _step_fields(record.get("steps"), name, place)
     counts = _token_counts(steps, len(record.get("steps") or ()), name, place)
+    steps.pop("n_tokens", None)
     context = _context(steps, counts, name, place, found)
     for key in list(steps):
         _check_step_field(key, steps, counts, (name, place, found))
@@ -297,6 +299,8 @@ def _token_lists(key: str, values: list[Any], at: tuple[str, str, list[Finding]]
         ids = numbers(value)
         if ids is None or (ids.size and ids.dtype.kind not in "iu"):
             raise _wrong(key, value, "a list of token ids (whole numbers)", at[0], at[1])
+        if ids.dtype.kind == "u" and ids.size and ids.max() > _LARGEST_ID:
+            raise _wrong(key, int(ids.max()), "token ids below 2**63", at[0], at[1])
         checked.append(ids.astype(np.int64, copy=False))
     return checked
 

@@ -51,6 +51,7 @@ def join_rows(batch: Batch, rows: Sequence[Scalar | None], log: FindingLog) -> B
         token_start_S1=ordered.token_start_S1,
         columns=columns,
         context_start_S1=ordered.context_start_S1,
+        outcome_in_steps=batch._outcome_in_steps,  # never decided on parts of rollouts
         provenance=ordered.provenance,
     )
 

@@ -13,9 +13,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from accredit.data.column import Column
+from accredit.data.ragged import offsets, spans
 from accredit.typing import Array, Ints, Level, Scalar
 
-__all__ = ["JsonSink", "ListSink", "NumberSink", "Sink", "WordSink", "new_sink", "numbers"]
+__all__ = ["JsonSink", "ListSink", "NumberSink", "Sink", "WordSink", "as_json", "new_sink", "numbers"]
 
 _FLUSH = 1 << 16
 
@@ -42,7 +43,11 @@ class NumberSink:
         """Append values; return False (nothing appended) if one is not a number."""
         if any(type(v) not in (float, int) and not _is_number(v) for v in values):
             return False
-        self._values.extend(map(float, values))
+        try:
+            found = array("d", values)
+        except OverflowError:
+            return False
+        self._values.extend(found)
         self._rows.extend(rows)
         return True
 
@@ -54,10 +59,9 @@ class NumberSink:
         """Return the column of ``size`` rows."""
         rows = np.frombuffer(self._rows, np.int64) if len(self._rows) else np.zeros(0, np.int64)
         found = np.frombuffer(self._values, np.float64) if len(self._values) else np.zeros(0)
-        finite = np.isfinite(found)
         values = np.zeros(size)
-        values[rows[finite]] = found[finite]
-        return Column(level, values, _valid(rows[finite], size))
+        values[rows] = found
+        return Column(level, values, _valid(rows, size))
 
 
 class WordSink:
@@ -108,9 +112,11 @@ class ListSink:
     def add(self, rows: Sequence[int], values: Sequence[Any]) -> bool:
         """Append lists; return False (nothing appended) if one is not a list of numbers."""
         found = [numbers(v) if isinstance(v, list | tuple | np.ndarray) else None for v in values]
-        if any(f is None for f in found):
-            return False
         kept = [f for f in found if f is not None]
+        if len(kept) < len(found) or (
+            self.dtype.kind in "iu" and any(f.dtype.kind == "f" and f.size for f in kept)
+        ):
+            return False
         self._open.extend(kept)
         sizes = [f.size for f in kept]
         self._lengths.extend(sizes)
@@ -150,17 +156,17 @@ class ListSink:
         have = _valid(rows, counts_S.size)
         if have is None and np.all(rows[1:] > rows[:-1]):
             return Column(level, flat, None)
-        start = np.concatenate([[0], np.cumsum(counts_S)])
+        start = offsets(counts_S)
         values = np.zeros(int(start[-1]), flat.dtype)
-        values[_spans(start[rows], counts_S[rows])] = flat
+        values[spans(start[rows], counts_S[rows])] = flat
         return Column(level, values, have)
 
-    def vector_column(self, size: int) -> Column:
-        """Return the step column ``[S, d]`` of lists that all have length d."""
+    def vector_column(self, level: Level, size: int, width: int) -> Column:
+        """Return the column ``[size, width]`` of lists that all have this width."""
         rows = np.array(self._rows, np.int64)
-        values = np.zeros((size, int(self._lengths[0])))
-        values[rows] = self.flat().reshape(rows.size, -1)
-        return Column("step", values, _valid(rows, size))
+        values = np.zeros((size, width))
+        values[rows] = self.flat().reshape(rows.size, width)
+        return Column(level, values, _valid(rows, size))
 
 
 class JsonSink:
@@ -203,6 +209,16 @@ def new_sink(value: Any) -> Sink:
     return JsonSink()
 
 
+def as_json(sink: Sink) -> JsonSink:
+    """Return the values of a sink in one that takes any JSON value."""
+    if isinstance(sink, JsonSink):
+        return sink
+    rows, values = sink.items()
+    fresh = JsonSink()
+    fresh.add(rows.tolist(), values)
+    return fresh
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
@@ -213,10 +229,3 @@ def _valid(rows: Ints, size: int) -> Any:
     mask = np.zeros(size, bool)
     mask[rows] = True
     return mask
-
-
-def _spans(starts: Ints, counts: Ints) -> Ints:
-    """Return the indices of the half-open spans ``starts[i] .. starts[i] + counts[i]``."""
-    total = int(counts.sum())
-    shift = np.repeat(starts - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
-    return shift + np.arange(total)

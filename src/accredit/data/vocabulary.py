@@ -10,7 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["ALIASES", "CONTROL", "ROLLOUT_FIELDS", "STATUSES", "STEP_FIELDS", "Field", "Kind"]
+__all__ = [
+    "ALIASES",
+    "CONTROL",
+    "KNOWN_COLUMNS",
+    "ROLLOUT_FIELDS",
+    "STATUSES",
+    "STEP_FIELDS",
+    "Field",
+    "Kind",
+]
 
 Kind: TypeAlias = Literal["number", "word", "flag", "tokens", "signal", "vector", "json"]
 
@@ -68,7 +77,7 @@ STEP_FIELDS = _table(
     Field("reward", "reward_S", "number", "reward paid at this step", "a verifier"),
     Field("agent", "agent_S", "word", "role that took the step"),
     Field("tokens", "token_T", "tokens", "policy token ids"),
-    Field("n_tokens", "n_tokens_S", "number", "number of policy tokens where ids are unknown"),
+    Field("n_tokens", "token_start_S1", "number", "number of policy tokens where ids are unknown"),
     Field("logprobs", "logprob_T", "signal", "log-probability of each token, nats", "probe rescore"),
     Field("entropies", "entropy_T", "signal", "next-token entropy, nats", "probe rescore"),
     Field("token_values", "token_value_T", "signal", "V of the prefix before each token", "a critic"),
@@ -80,3 +89,7 @@ STEP_FIELDS = _table(
     Field("prm_logits", "prm_logits_S", "vector", "[bad, good] logits of a process reward model"),
     Field("prm_logratio", "prm_logratio_T", "signal", "log pi_prm - log pi_ref of each token"),
 )
+
+KNOWN_COLUMNS: Mapping[str, Field] = {
+    f.column: f for fields in (ROLLOUT_FIELDS, STEP_FIELDS) for f in fields.values()
+}
