@@ -15,6 +15,10 @@ from accredit.battery_samples import Record
 TIES = "a group whose rollouts all tie gets exactly 0"
 SCALE_FREE = "scaling all rewards changes nothing but what eps does"
 SINGLE = "a group of one gets 0 by default"
+LOCAL = "a group's credit does not depend on other groups"
+ZERO_SUM = "rollouts of a group sum to 0"
+SCALES = "scaling all rewards scales the credit"
+SHIFT = "adding a constant to all outcomes changes nothing"
 UNSCORED = "unscored and rejected rollouts get 0 and join no statistics"
 
 
@@ -28,12 +32,38 @@ class Case:
     waive: Mapping[str, str] = field(default_factory=dict)
 
 
+BATCHWISE = "with a deviation over the batch every group's credit depends on all rewards"
+
+
+def _with_baseline(records: list[Record]) -> list[Record]:
+    return [record | {"reward_baseline": 0.375} for record in records]
+
+
 DISTANCE = "with gamma < 1 an equal outcome is worth less the more steps it takes"
 LOOPS = "visits to one state inside one rollout are compared too, and with gamma < 1 they differ"
 
 # Methods (and presets) that need more than their id; all others run with their defaults.
 CASES = (
     Case("dr-grpo", waive={SCALE_FREE: "the mean-only form keeps the scale of the rewards"}),
+    Case("grpo:scale=batch", waive={LOCAL: BATCHWISE}),
+    Case(
+        "grpo:centre=none",
+        waive={
+            ZERO_SUM: "no mean is subtracted",
+            SHIFT: "no mean is subtracted",
+        },
+    ),
+    Case("grpo-passk", waive={ZERO_SUM: "only the single best rollout of a group has credit"}),
+    Case(
+        "rloo:normalise=true", waive={LOCAL: BATCHWISE, SCALES: "the credit is divided by its own deviation"}
+    ),
+    Case("reinforce-pp:variant=baseline", waive={SHIFT: "groups of one keep their raw score"}),
+    Case("reinforce-pp:variant=baseline,singleton=zero"),
+    Case(
+        "reinforce-pp:gamma=0.9",
+        waive={SHIFT: "with gamma < 1 a constant outcome is worth less to earlier tokens"},
+    ),
+    Case("remax", decorate=_with_baseline),
     Case("gigpo", waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("gigpo:gamma=1"),
     Case("gigpo:mode=mean_std_norm", waive={TIES: DISTANCE, SINGLE: LOOPS}),

@@ -159,6 +159,8 @@ def make_params(cls: type[Any], values: Mapping[str, Any], method: str = "") -> 
         rule = rules[name]
         if rule is None:
             continue
+        if value is None and "none" in rule.options:
+            fixed[name] = value = "none"  # what `name:scale=none` on a command line means
         if not rule.allows(value):
             raise ParamError(f"{name} must be {rule.words}, got {value!r}", where=where)
         if rule.kind == "number" and value is not None:
