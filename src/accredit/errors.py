@@ -35,6 +35,8 @@ __all__ = [
     "suggest",
 ]
 
+_LISTED = 40
+
 
 class AccreditError(Exception):
     """Base of every error that accredit raises on purpose.
@@ -109,4 +111,5 @@ def suggest(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, names, n=1)
     if near:
         return f"Did you mean {near[0]!r}?"
-    return f"Known: {', '.join(names)}" if names else ""
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"Known: {', '.join(names[:_LISTED])}{more}" if names else ""

@@ -1,1 +1,40 @@
 """Real rollouts that come with the package: a language model in text games (examples/textworld)."""
+
+from __future__ import annotations
+
+from importlib.resources import as_file, files
+from pathlib import Path
+
+__all__ = ["names", "path"]
+
+
+def names() -> list[str]:
+    """Return the names of the bundled files.
+
+    Example:
+        >>> "textworld" in names()
+        True
+    """
+    return sorted(f.name.removesuffix(_SUFFIX) for f in files(__name__).iterdir() if f.name.endswith(_SUFFIX))
+
+
+def path(name: str = "textworld") -> Path:
+    """Return the path of a bundled file of rollouts.
+
+    Args:
+        name: without its ending, e.g. ``textworld``.
+
+    Raises:
+        KeyError: naming the files that are there.
+
+    Example:
+        >>> path("textworld").name
+        'textworld.jsonl.gz'
+    """
+    if name not in names():
+        raise KeyError(f"no bundled rollouts {name!r}; there are {', '.join(names())}")
+    with as_file(files(__name__) / f"{name}{_SUFFIX}") as found:
+        return found
+
+
+_SUFFIX = ".jsonl.gz"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accredit.views.tables import Line, Table, number, plain, share, signed
 
 __all__ = ["comparison_blocks", "comparison_text"]
+
+PAIRS = 6
 
 
 def comparison_text(document: Mapping[str, Any]) -> str:
@@ -24,13 +26,14 @@ def comparison_blocks(document: Mapping[str, Any], worst: int = 10) -> list[Tabl
     """
     sizes = f"{document['rollouts']:,} rollouts, {document['groups']:,} groups, {document['steps']:,} steps"
     blocks: list[Table | Line] = [Line(f"Compared on {sizes}", "bold"), _methods(document["methods"])]
-    if document["pairs"]:
-        blocks += [Line(""), _pairs(document)]
-    told = [pair for pair in document["pairs"] if pair["worst"]]
+    shown = _shown_pairs(document)
+    if shown:
+        blocks += [Line(""), _pairs(document, shown)]
+    if len(shown) < len(document["pairs"]):
+        blocks.append(Line(f"… {len(document['pairs']) - len(shown)} more pairs: --json, or the report"))
+    told = [pair for pair in shown if pair["worst"]]
     if told and worst:
         blocks += [Line(""), _worst(told[0], worst)]
-        if len(told) > 1:
-            blocks.append(Line(f"… disagreements of {len(told) - 1} more pairs: --json, or the report"))
     if document["unable"]:
         rows = [(u["label"], u["reason"]) for u in document["unable"]]
         blocks += [Line(""), Table("Could not run", ("method", "why"), rows, widest=300)]
@@ -38,7 +41,15 @@ def comparison_blocks(document: Mapping[str, Any], worst: int = 10) -> list[Tabl
 
 
 def _methods(rows: Any) -> Table:
-    columns = ("method", ">non-zero", ">informed steps", ">groups", ">mean |credit|", ">within rollouts", ">seconds")
+    columns = (
+        "method",
+        ">non-zero",
+        ">informed steps",
+        ">groups",
+        ">mean |credit|",
+        ">within rollouts",
+        ">seconds",
+    )
     cells = [
         (
             row["label"],
@@ -54,13 +65,19 @@ def _methods(rows: Any) -> Table:
     return Table("", columns, cells)
 
 
-def _pairs(document: Mapping[str, Any]) -> Table:
+def _shown_pairs(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Every pair while they are few, else those with the baseline."""
     pairs = document["pairs"]
+    if len(pairs) <= PAIRS:
+        return list(pairs)
+    return [pair for pair in pairs if pair["first"] == pairs[0]["first"]]
+
+
+def _pairs(document: Mapping[str, Any], pairs: Sequence[Mapping[str, Any]]) -> Table:
     n, groups = pairs[0]["n_steps"], pairs[0]["n_groups"]
-    title = (
-        f"Rank agreement over {n:,} steps; 95 % intervals from {document['n_boot']:,} resamples of "
-        f"{groups:,} groups"
-    )
+    unit = f"{groups:,} group{'' if groups == 1 else 's'}"
+    intervals = f"; 95 % intervals from {document['n_boot']:,} resamples of groups"
+    title = f"Rank agreement over {n:,} steps in {unit}" + (intervals if _has_intervals(pairs) else "")
     rows = [
         (
             pair["first"],
@@ -79,6 +96,10 @@ def _pairs(document: Mapping[str, Any]) -> Table:
     )
 
 
+def _has_intervals(pairs: Sequence[Mapping[str, Any]]) -> bool:
+    return any(p["spearman"] is not None and p["spearman"]["low"] is not None for p in pairs)
+
+
 def _interval(estimate: Mapping[str, Any] | None) -> tuple[str, str]:
     """An estimate and its interval; "-" where undefined."""
     if estimate is None:
@@ -92,7 +113,15 @@ def _interval(estimate: Mapping[str, Any] | None) -> tuple[str, str]:
 def _worst(pair: Mapping[str, Any], most: int) -> Table:
     title = f"Where {pair['first']} and {pair['second']} disagree most, each in units of its root mean square"
     rows = [
-        (w["rollout"], str(w["step"]), signed(w["first"]), signed(w["second"]), number(w["gap"], 3), w["action"], w["state"])
+        (
+            w["rollout"],
+            str(w["step"]),
+            signed(w["first"]),
+            signed(w["second"]),
+            number(w["gap"], 3),
+            w["action"],
+            w["state"],
+        )
         for w in pair["worst"][:most]
     ]
     columns = ("rollout", ">step", f">{pair['first']}", f">{pair['second']}", ">apart", "action", "state")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from accredit.views.plain import shorten
 from accredit.views.tables import Line, Table, number, share, signed
 
 __all__ = ["credit_blocks", "decisive_table", "finding_blocks", "left_out_blocks"]
@@ -95,16 +96,25 @@ def decisive_table(title: str, steps: Sequence[Mapping[str, Any]]) -> Table:
             number(s["reward"], 3),
             s["action"],
             s["reason"],
-            s["state"],
+            shorten(s["state"], 40),
         )
         for s in steps
     ]
     columns = ("rollout", ">step", ">credit", ">reward", "action", "because", "state")
-    return Table(title, columns, rows, widest=48)
+    return Table(title, columns, rows, widest=96)
 
 
 def _groups(groups: Sequence[Mapping[str, Any]]) -> Table:
-    columns = ("group", ">rollouts", ">scored", ">mean reward", "range", ">steps", ">mean |credit|", ">informed")
+    columns = (
+        "group",
+        ">rollouts",
+        ">scored",
+        ">mean reward",
+        "range",
+        ">steps",
+        ">mean |credit|",
+        ">informed",
+    )
     rows = [
         (
             g["group"],
@@ -130,7 +140,9 @@ def finding_blocks(findings: Sequence[Mapping[str, Any]]) -> list[Table | Line]:
     for f in findings:
         places = f["examples"] or ([f["where"]] if f["where"] else [])
         times = f"{f['count']:,} x" if f["count"] != 1 else "1 x"
-        blocks.append(Line(f"{f['severity']:7} {f['code']} {times:>8}  {_one(f['message'])}", styles[f["severity"]]))
+        blocks.append(
+            Line(f"{f['severity']:7} {f['code']} {times:>8}  {_one(f['message'])}", styles[f["severity"]])
+        )
         if places:
             more = f" … {f['count'] - len(places):,} more" if f["count"] > len(places) else ""
             blocks.append(Line(f"        at: {'; '.join(_one(p) for p in places[:_NAMED])}{more}"))

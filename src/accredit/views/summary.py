@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accredit.errors import AccreditError
+from accredit.errors import AccreditError, DataError, suggest
 from accredit.typing import Ints
 
 if TYPE_CHECKING:
     from accredit.data import Batch, Credit, Explanation
 
-__all__ = ["credit_summary", "decisive_steps", "reason_of"]
+__all__ = ["credit_summary", "decisive_steps", "group_credits", "left_out", "reason_of", "rollout_steps"]
 
 PREVIEW = 160
 
@@ -33,23 +34,46 @@ def credit_summary(credit: Credit, top: int = 10) -> dict[str, Any]:
         "method": credit.method,
         "title": credit.card.title,
         "params": credit.params,
-        "rollouts": {
-            "read": credit.used + len(credit.excluded),
-            "used": credit.used,
-            "excluded": len(credit.excluded),
-        },
+        **left_out([credit]),
         "sizes": {"groups": batch.n_groups, "steps": batch.n_steps, "tokens": batch.n_tokens},
         "coverage": credit.coverage,
         "nonzero": float((credit.steps != 0).mean()) if batch.n_steps else 0.0,
         "fallbacks": credit.fallbacks,
-        "uncounted": {reason: list(ids) for reason, ids in credit.uncounted.items()},
         "unused": list(credit.result.unused),
         "findings": [f.to_dict() for f in (*batch.findings, *credit.findings)],
-        "excluded": [
-            {"id": e.id, "reason": e.reason, "where": e.where, "code": e.code} for e in credit.excluded
-        ],
         "groups": _groups(credit),
         "top": decisive_steps(credit, top),
+    }
+
+
+def left_out(credits: Sequence[Credit]) -> dict[str, Any]:
+    """Return the sum ``read = used + excluded``, each exclusion, and who stayed outside the statistics.
+
+    Args:
+        credits: results over one batch.
+
+    Returns:
+        ``rollouts`` (read, used, excluded), ``excluded`` (id, reason, where, code) and ``uncounted``
+        (ids by reason, and by method where the methods differ).
+    """
+    first = credits[0]
+    reasons: dict[str, list[str]] = {}
+    for reason in dict.fromkeys(reason for c in credits for reason in c.uncounted):
+        by_method = {c.method: c.uncounted.get(reason, ()) for c in credits}
+        if len(set(by_method.values())) == 1:
+            reasons[reason] = list(first.uncounted[reason])
+        else:
+            reasons |= {f"{reason} ({m})": list(ids) for m, ids in by_method.items() if ids}
+    return {
+        "rollouts": {
+            "read": first.used + len(first.excluded),
+            "used": first.used,
+            "excluded": len(first.excluded),
+        },
+        "excluded": [
+            {"id": e.id, "reason": e.reason, "where": e.where, "code": e.code} for e in first.excluded
+        ],
+        "uncounted": reasons,
     }
 
 
@@ -57,7 +81,7 @@ def decisive_steps(credit: Credit, top: int = 10) -> list[dict[str, Any]]:
     """Return the steps of largest |credit|, each with its place, what was done, outcome and reason.
 
     Steps of a group with the same state, action and credit stand for each other: the first is told,
-    with their number in ``times``.
+    with their number in ``times``; so do steps of one rollout with the same credit.
 
     Args:
         credit: from `assign`.
@@ -65,18 +89,18 @@ def decisive_steps(credit: Credit, top: int = 10) -> list[dict[str, Any]]:
     """
     batch = credit.batch
     order = np.argsort(-np.abs(credit.steps), kind="stable")
-    keys = _decisions(credit)
+    decision_S = _decisions(credit)
+    times = np.bincount(decision_S, minlength=1)
     found: list[dict[str, Any]] = []
-    seen: set[int] = set()
-    times = np.bincount(keys, minlength=1)
+    seen: set[object] = set()
     for s in order[credit.steps[order] != 0].tolist():
-        if int(keys[s]) in seen:
-            continue
         if len(found) == top:
             break
-        seen.add(int(keys[s]))
         r = int(np.searchsorted(batch.step_start_R1, s, side="right")) - 1
-        found.append(_told(credit, s, r) | {"times": int(times[keys[s]])})
+        same = {int(decision_S[s]), (r, float(credit.steps[s]))}
+        if not same & seen:
+            found.append(_told(credit, s, r) | {"times": int(times[decision_S[s]])})
+        seen |= same
     return found
 
 
@@ -95,21 +119,80 @@ def _told(credit: Credit, s: int, r: int) -> dict[str, Any]:
     }
 
 
+def rollout_steps(credit: Credit, rollout: str) -> dict[str, Any]:
+    """Return a rollout step by step: what was done, credit, its addends, the arithmetic.
+
+    Args:
+        credit: from `assign`.
+        rollout: its id.
+
+    Raises:
+        DataError: if there is no such rollout.
+    """
+    batch = credit.batch
+    r = batch.position(rollout)
+    per_step = credit.card.yields == "step"
+    steps = []
+    for s in batch.steps_of(r):
+        told = _told(credit, s, r)
+        parts = {name: float(values[s]) for name, values in credit.parts.items()} if per_step else {}
+        steps.append({k: told[k] for k in ("step", "credit", "action", "state", "reason")} | {"parts": parts})
+    return {
+        "schema": "accredit.rollout-credit/1",
+        "method": credit.method,
+        "rollout": rollout,
+        "group": str(batch.group_names[int(batch.group_R[r])]),
+        "reward": _item(batch, "reward_R", r),
+        "steps": steps,
+    }
+
+
+def group_credits(credit: Credit, group: str) -> dict[str, Any]:
+    """Return a group's rollouts with their rewards and the credit of each step.
+
+    Args:
+        credit: from `assign`.
+        group: its name.
+
+    Raises:
+        DataError: if there is no such group.
+    """
+    batch = credit.batch
+    names = [str(name) for name in batch.group_names]
+    if group not in names:
+        raise DataError(f"no group {group!r} in this batch", hint=suggest(group, names))
+    per_rollout = credit.by_rollout()
+    members = np.flatnonzero(batch.group_R == names.index(group)).tolist()
+    return {
+        "group": group,
+        "rollouts": [
+            {"id": batch.ids[r], "reward": _item(batch, "reward_R", r), "credit": per_rollout[r].tolist()}
+            for r in members
+        ],
+    }
+
+
 def reason_of(credit: Credit, rollout: str, step: int) -> str:
-    """Return one line about a step's credit: its largest term's arithmetic, and what it was compared with."""
+    """Return one line about a step's credit: the arithmetic of its addends, largest first.
+
+    Args:
+        credit: from `assign`.
+        rollout: its id.
+        step: 0-based step.
+    """
     try:
         told = credit.explain(rollout, step)
     except AccreditError as error:
         return str(error)
-    return _largest_term(told)
+    return _terms(told)
 
 
-def _largest_term(told: Explanation) -> str:
-    if not told.terms:
-        return ""
-    term = max(told.terms, key=lambda t: abs(t.value))
-    name = f"{term.name}: " if len(told.terms) > 1 else ""
-    return f"{name}{term.formula}"
+def _terms(told: Explanation) -> str:
+    """Each addend with its arithmetic, largest first; a single one without its name."""
+    terms = sorted(told.terms, key=lambda t: -abs(t.value))
+    if len(terms) == 1:
+        return terms[0].formula
+    return ", ".join(f"{t.value:+.3g} {t.name} {t.formula}" for t in terms if t.value)
 
 
 def _decisions(credit: Credit) -> Ints:

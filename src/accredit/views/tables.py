@@ -142,9 +142,7 @@ def _show_rich(console: Console, block: Table | Line) -> None:
     table = RichTable(box=box.SIMPLE_HEAD, title=None, pad_edge=False, show_edge=False)
     for name, mark in zip(block.names(), block.columns, strict=True):
         right = mark.startswith(">")
-        table.add_column(
-            Text(name), justify="right" if right else "left", overflow="ellipsis", no_wrap=right
-        )
+        table.add_column(Text(name), justify="right" if right else "left", overflow="ellipsis", no_wrap=right)
     for row in block.cells():
         table.add_row(*(Text(cell, style=_sign_style(cell)) for cell in row))
     if block.title:

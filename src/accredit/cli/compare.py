@@ -1,0 +1,31 @@
+"""``accredit compare``: where methods agree, and where they would push a policy apart."""
+
+from __future__ import annotations
+
+import click
+
+import accredit as ac
+from accredit.cli.options import FILE, Settings, as_json, takes_methods
+from accredit.cli.running import compared, exit_code
+
+__all__ = ["command"]
+
+
+@click.command("compare")
+@FILE
+@takes_methods()
+@click.option(
+    "--boot",
+    metavar="N",
+    type=click.IntRange(0),
+    default=1000,
+    show_default=True,
+    help="Resamples behind the intervals.",
+)
+@as_json
+def command(file: str, run: Settings, boot: int, as_json: bool) -> int:
+    """Compare methods on the same rollouts: the first is the baseline.
+
+    Agreement between methods is no evidence that they are right. Exit code 1: one could not run.
+    """
+    return exit_code(compared(ac.read(file, strict=run.strict), run, as_json=as_json, n_boot=boot))

@@ -1,0 +1,111 @@
+"""``accredit demo``: the bundled rollouts, every method that can run on them, a report."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+import accredit as ac
+from accredit.cli.options import Settings, as_json
+from accredit.cli.output import emit_json, note
+from accredit.cli.running import compared_quietly
+
+if TYPE_CHECKING:
+    from accredit.comparison import Comparison
+    from accredit.data import Batch
+
+__all__ = ["command"]
+
+FIRST = ("grpo", "gigpo")  # baseline, and the method whose decisive steps are told
+REPORTED = 8
+
+
+@click.command("demo")
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    default="accredit-demo",
+    show_default=True,
+    help="Folder of the report.",
+)
+@click.option(
+    "--open/--no-open", "opened", default=None, help="Open the report in a browser; default: on a desktop."
+)
+@as_json
+def command(out: str, opened: bool | None, as_json: bool) -> None:
+    """Assign credit to bundled rollouts: a 135M language model in text games, 16 rollouts a game."""
+    from accredit import samples
+
+    batch = ac.read(samples.path("textworld"))
+    able, lacking = _methods(batch)
+    found = compared_quietly(batch, Settings(tuple(able), {}, {"seed": 0}))
+    path = _report(found, Path(out))
+    _show(found, lacking, path, as_json=as_json)
+    if _desktop() if opened is None else opened:
+        webbrowser.open(path.resolve().as_uri())
+
+
+def _methods(batch: Batch) -> tuple[list[str], dict[str, list[str]]]:
+    """Methods whose signals are there, the baseline first; and what the others lack."""
+    from accredit.comparison import runnable
+
+    missing = runnable(batch)
+    able = [id for id, needs in missing.items() if not needs]
+    able.sort(key=lambda id: FIRST.index(id) if id in FIRST else len(FIRST))
+    return able, {id: needs for id, needs in missing.items() if needs}
+
+
+def _report(found: Comparison, folder: Path) -> Path:
+    reported = list(found.credits.values())[:REPORTED]
+    if len(found.credits) > REPORTED:
+        left = ", ".join(list(found.credits)[REPORTED:])
+        note(f"the report shows {REPORTED} methods; not in it: {left}")
+    folder.mkdir(parents=True, exist_ok=True)
+    return ac.report(reported, folder / "report.html", title="SmolLM2-135M in TextWorld games")
+
+
+def _show(found: Comparison, lacking: dict[str, list[str]], path: Path, *, as_json: bool) -> None:
+    from accredit.views.comparison_tables import comparison_blocks
+    from accredit.views.credit_tables import decisive_table, left_out_blocks
+    from accredit.views.summary import decisive_steps, left_out
+    from accredit.views.tables import Line, show
+
+    name = FIRST[1] if FIRST[1] in found.credits else found.rows[0].label
+    top = decisive_steps(found.credits[name], 10)
+    if as_json:
+        emit_json(
+            {
+                "comparison": found.to_dict(),
+                "lacking": lacking,
+                "method": name,
+                "top": top,
+                "report": str(path),
+            }
+        )
+        return
+    left = left_out_blocks(left_out(list(found.credits.values())))
+    show([*comparison_blocks(found.to_dict(), worst=0), Line(""), *left])
+    show([Line(""), decisive_table(f"The ten most decisive steps under {name}", top)])
+    show([Line(line) for line in ("", *_told(lacking), f"Report: {path.resolve()}")])
+
+
+def _told(lacking: dict[str, list[str]]) -> list[str]:
+    said = "; ".join(
+        f"{id} lacks {', '.join(n.replace('|', ' or ') for n in needs)}" for id, needs in lacking.items()
+    )
+    return [f"Not run here: {said}", ""] if said else []
+
+
+def _desktop() -> bool:
+    """Whether someone sits before a screen: a browser of letters must not take over the terminal."""
+    if os.environ.get("CI") or not sys.stdout.isatty():
+        return False
+    return sys.platform in ("darwin", "win32") or any(
+        os.environ.get(k) for k in ("DISPLAY", "WAYLAND_DISPLAY")
+    )

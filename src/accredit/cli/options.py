@@ -1,0 +1,172 @@
+"""Options that several verbs share, and what their values mean."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import click
+
+from accredit.errors import ParamError
+
+__all__ = ["FILE", "Settings", "as_json", "key_option", "settings_of", "strict_option", "takes_methods"]
+
+Verb: TypeAlias = Callable[..., Any]
+
+# Files are opened by the readers, whose sentence says what is wrong with one.
+FILE = click.argument("file", metavar="FILE", type=click.Path())
+
+as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+strict_option = click.option(
+    "--strict", is_flag=True, help="Stop at the first rollout that cannot be used, and at fallbacks."
+)
+key_option = click.option("--key", metavar="KEY", help="Which states count as the same, e.g. strip-digits.")
+_METHOD_OPTIONS = (
+    click.option(
+        "--set",
+        "settings",
+        metavar="[METHOD.]NAME=VALUE",
+        multiple=True,
+        help="A parameter, of every method that has it or of one.",
+    ),
+    key_option,
+    click.option(
+        "--outcome-in-steps",
+        type=click.Choice(["auto", "yes", "no"]),
+        default="auto",
+        show_default=True,
+        help="Whether step rewards already contain the outcome.",
+    ),
+    click.option("--spread", metavar="NAME=VALUE,…", help="Step credit to tokens: normalise=batch,clip=5."),
+    click.option("--base", metavar="METHOD", help="Method under a token reweighter."),
+    click.option("--compat", metavar="NAME", help="Reproduce another implementation, e.g. verl."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of resamples and of chance."),
+    strict_option,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the options of a run say.
+
+    Args:
+        methods: ``"id:name=value,…"`` with the parameters that were set for that one.
+        shared: parameters that were set for all.
+        keywords: of `assign`.
+    """
+
+    methods: tuple[str, ...]
+    shared: Mapping[str, Any]
+    keywords: Mapping[str, Any]
+
+    @property
+    def strict(self) -> bool:
+        """Whether to stop at the first rollout that cannot be used."""
+        return bool(self.keywords.get("strict"))
+
+    def for_one(self) -> dict[str, Any]:
+        """Return the keywords of `assign` for a single method."""
+        return {**self.keywords, **self.shared}
+
+    def for_all(self) -> dict[str, Any]:
+        """Return the keywords of `compare`: those that were given, for methods that have them."""
+        given = {k: v for k, v in self.keywords.items() if v not in (None, False)}
+        return {**given, **self.shared}
+
+
+def takes_methods(*default: str) -> Callable[[Verb], Verb]:
+    """Return a decorator: the verb runs methods, and gets them and their options as ``run``.
+
+    Args:
+        default: methods that are run where none is named; none: one must be named.
+    """
+
+    def decorate(verb: Verb) -> Verb:
+        @functools.wraps(verb)
+        def parsed(*, methods: tuple[str, ...], settings: tuple[str, ...], **rest: Any) -> Any:
+            names = ("key", "outcome_in_steps", "spread", "base", "compat", "seed", "strict")
+            keywords = {name: rest.pop(name) for name in names}
+            return verb(run=settings_of(methods, settings, **keywords), **rest)
+
+        command: Verb = parsed
+        for option in reversed((_method_option(default), *_METHOD_OPTIONS)):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _method_option(default: tuple[str, ...]) -> Callable[[Verb], Verb]:
+    return click.option(
+        "-m",
+        "--method",
+        "methods",
+        metavar="METHOD",
+        multiple=True,
+        required=not default,
+        default=default or None,
+        show_default=bool(default),
+        help="Method id, or id:name=value; several are compared. See `accredit methods`.",
+    )
+
+
+def settings_of(methods: Iterable[str], settings: Iterable[str], **keywords: Any) -> Settings:
+    """Return what the options of a run mean.
+
+    Args:
+        methods: values of ``-m``.
+        settings: values of ``--set``.
+        **keywords: of `assign`; ``spread`` as it was typed.
+
+    Raises:
+        ParamError: for a value that is not ``name=value``, or a method that is not run.
+    """
+    own: dict[str, list[str]] = {name: [] for name in methods}
+    shared: dict[str, Any] = {}
+    for item in settings:
+        name, value = _pair(item, "--set")
+        method, dot, parameter = name.rpartition(".")
+        if not dot:
+            shared[name] = _value(value)
+            continue
+        meant = [m for m in own if m.partition(":")[0] == method]
+        if not meant:
+            raise ParamError(f"--set {item} is for {method!r}, which is not run", hint=f"Add -m {method}")
+        for m in meant:
+            own[m].append(f"{parameter}={value}")
+    keywords["spread"] = _spread(keywords.get("spread"))
+    return Settings(tuple(_with(m, items) for m, items in own.items()), shared, keywords)
+
+
+def _with(method: str, items: list[str]) -> str:
+    if not items:
+        return method
+    return method + ("," if ":" in method else ":") + ",".join(items)
+
+
+def _pair(item: str, option: str) -> tuple[str, str]:
+    name, equals, value = item.partition("=")
+    if not (equals and name.strip()):
+        raise ParamError(f"{option} {item!r} is not of the form name=value")
+    return name.strip(), value.strip()
+
+
+def _value(text: str) -> Any:
+    """Return a number, a name, or what a JSON object says (``--set 'reward_baselines={"g1": 0.5}'``)."""
+    from accredit.methods import parse_value  # numbers come with numpy
+
+    if not text.startswith("{"):
+        return parse_value(text)
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ParamError(f"{text!r} is not JSON: {error}") from None
+
+
+def _spread(text: str | None) -> Any:
+    if text is None or "=" not in text:
+        return text
+    return {name: _value(value) for name, value in (_pair(item, "--spread") for item in text.split(","))}

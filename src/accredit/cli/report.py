@@ -1,0 +1,51 @@
+"""``accredit report``: one HTML file to look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import accredit as ac
+from accredit.cli.options import FILE, Settings, as_json, takes_methods
+from accredit.cli.output import emit_json, note
+from accredit.cli.running import compared_quietly, exit_code
+
+__all__ = ["command"]
+
+
+@click.command("report")
+@FILE
+@takes_methods()
+@click.option(
+    "-o",
+    "--output",
+    metavar="PATH",
+    type=click.Path(),
+    default="report.html",
+    show_default=True,
+    help="The file to write.",
+)
+@click.option(
+    "--text",
+    type=click.Choice(["full", "preview"]),
+    help="Whole texts, or their beginnings; default: full up to 20 MB.",
+)
+@click.option("--title", help="The line above the first sentence.")
+@as_json
+def command(file: str, run: Settings, output: str, text: Any, title: str | None, as_json: bool) -> int:
+    """Write an HTML report of one or more methods; it opens by double click, offline.
+
+    Exit code 1: a method could not run.
+    """
+    found = compared_quietly(ac.read(file, strict=run.strict), run, n_boot=0)
+    for missing in found.unable:
+        note(f"{missing.label} could not run: {missing.reason}")
+    path = ac.report(list(found.credits.values()), output, text=text, title=title)
+    if as_json:
+        unable = {u.label: u.reason for u in found.unable}
+        size = path.stat().st_size
+        emit_json({"report": str(path), "bytes": size, "methods": list(found.credits), "unable": unable})
+    else:
+        click.echo(str(path))
+    return exit_code(found)
