@@ -134,7 +134,7 @@ def _refuse(batch: Batch, card: MethodCard, base: str | None, given: Mapping[str
     absent = missing_needs(batch, card)
     if absent:
         raise MissingSignal(
-            f"method {card.id!r} needs {' and '.join(absent)}, which these rollouts lack",
+            f"method {card.id!r} needs {_spoken(absent)}, which these rollouts lack",
             code="ACC401",
             hint=" ".join(_how_to_get(need) for need in absent),
         )
@@ -148,12 +148,18 @@ def _refuse(batch: Batch, card: MethodCard, base: str | None, given: Mapping[str
         )
 
 
+def _spoken(needs: list[str]) -> str:
+    return " and ".join(need.replace("|", " or ") for need in needs)
+
+
 def missing_needs(batch: Batch, card: MethodCard) -> list[str]:
     """Return the needs of a method that a batch does not meet, as the card words them."""
     return [n for n in sorted(card.needs) if not any(_there(batch, f) for f in n.split("|"))]
 
 
 def _there(batch: Batch, field: str) -> bool:
+    if field == "n_tokens":
+        return batch.n_tokens > 0  # counts live in the offsets, they are no column
     if field == "rewards":
         return any(name.startswith("rewards.") for name in batch.columns)
     columns = [t[field].column for t in (ROLLOUT_FIELDS, STEP_FIELDS) if field in t]

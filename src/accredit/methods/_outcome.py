@@ -34,11 +34,12 @@ class ScoreParams(GroupParams):
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One of several rewards: its weighted values ``[R]`` (0 where absent) and where it is present."""
+    """One of several rewards: its values ``[R]`` (0 where absent), where it is present, its weight."""
 
     name: str
     values: Floats
     present: BoolArray
+    weight: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def scores_of(index: Index, params: ScoreParams) -> Scores:
 
 
 def components(index: Index, params: ScoreParams) -> list[Component]:
-    """Return the weighted rewards in use; a rollout that fails a gate has 0 in all that it has.
+    """Return the rewards in use; a rollout that fails a gate has 0 in all of them.
 
     Args:
         index: of the batch.
@@ -116,7 +117,7 @@ def components(index: Index, params: ScoreParams) -> list[Component]:
     for name, weight in weights.items():
         column = index.batch.column(f"{COMPONENT}{name}_R")
         present = column.mask(len(index.batch))
-        found.append(Component(name, np.where(present & ~gated, weight * column.values, 0.0), present))
+        found.append(Component(name, np.where(present & ~gated, column.values, 0.0), present, weight))
     return found
 
 
@@ -156,14 +157,14 @@ def _gated(index: Index, gates: Mapping[str, float]) -> BoolArray:
 
 
 def summed(index: Index, params: ScoreParams, parts: list[Component]) -> Scores:
-    """Return scores that are the sum of components; a rollout that has none of them does not count.
+    """Return scores that are the weighted sum of components; a rollout that has none of them does not count.
 
     Args:
         index: of the batch.
         params: policies for odd rollouts.
         parts: the components in use.
     """
-    used = {part.name: part.values for part in parts}
+    used = {part.name: part.weight * part.values for part in parts}
     scored = has_score_R(index, params.combine, used)
     counted = index.counted_R(params.truncated, params.incomplete, scored)
     absent = sum(int((counted & ~part.present).sum()) for part in parts)

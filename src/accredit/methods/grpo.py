@@ -145,7 +145,7 @@ def _scores(index: Index, params: Params) -> tuple[Scores, Params]:
 
 def _standardised(index: Index, part: Component, counted: BoolArray, eps: float) -> Component:
     stats = GroupStats(part.values, index.group_R, index.n_groups, counted & part.present)
-    return Component(part.name, stats.standardised(eps), part.present)
+    return Component(part.name, stats.standardised(eps), part.present, part.weight)
 
 
 def _over_batch(params: Params) -> Params:
