@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -44,38 +45,53 @@ class Beginnings(NamedTuple):
 def beginnings(scene: Scene) -> Beginnings | None:
     """Return how rollouts begin: by their task field, first state or first prompt ids; None if unknown.
 
-    The first of these that is recorded is taken.
+    The first of these in which at least half of the rollouts begin like another one is taken: what
+    differs in nearly every rollout (a clock in the state, a shuffled prompt) does not tell the task.
 
     Args:
         scene: the batch.
     """
-    batch = scene.batch
-    root_R = ~scene.present("parent_R") & (scene.index.steps_R > 0)
-    first_R = np.minimum(batch.step_start_R1[:-1], max(batch.n_steps - 1, 0))
-    if not root_R.any():
+    if not scene.batch.n_steps:
         return None
-    agent = batch.columns.get("agent_S") or batch.columns.get("agent_R")
-    role_R = np.zeros(len(batch), np.int64)
-    if agent is not None:
-        at = first_R if agent.level == "step" else slice(None)
-        role_R = np.where(agent.mask(agent.values.size)[at], agent.values[at], -1).astype(np.int64)
+    role_R = _first_roles(scene)
+    for code_R, known_R, noun, strong in _evidence(scene):
+        judged_R = known_R & ~scene.present("parent_R") & (scene.index.steps_R > 0)
+        _, dense, count = np.unique(code_R[judged_R], return_inverse=True, return_counts=True)
+        if 2 * np.count_nonzero(count[dense] > 1) >= max(dense.size, 1):
+            return Beginnings(code_R, role_R, judged_R, noun, strong)
+    return None
+
+
+def _first_steps(scene: Scene) -> Ints:
+    return np.minimum(scene.batch.step_start_R1[:-1], scene.batch.n_steps - 1)
+
+
+def _first_roles(scene: Scene) -> Ints:
+    column = scene.batch.columns.get("agent_S") or scene.batch.columns.get("agent_R")
+    if column is None:
+        return np.zeros(len(scene.batch), np.int64)
+    codes = np.where(column.mask(column.values.size), column.values, -1).astype(np.int64)
+    return codes[_first_steps(scene)] if column.level == "step" else codes
+
+
+def _evidence(scene: Scene) -> Iterator[tuple[Ints, BoolArray, str, bool]]:
+    """Yield code and presence ``[R]`` of each kind of beginning, its name, and whether it tells the task."""
+    batch, first_R = scene.batch, _first_steps(scene)
     for name in _TASK_FIELDS:
         column = batch.columns.get(name)
         if column is not None and column.words is not None:
-            known = column.mask(len(batch)) & root_R
-            return Beginnings(column.values.astype(np.int64), role_R, known, f"`{name[:-2]}`s", strong=True)
+            yield column.values.astype(np.int64), scene.present(name), f"{name[:-2]} fields", True
     if batch.has("state_S"):
-        known = scene.present("state_S")[first_R] & root_R
-        code_R = scene.index.state_S[first_R]
+        known = scene.present("state_S")[first_R]
         strong = _are_long(batch.column("state_S"), first_R[known])
-        return Beginnings(code_R, role_R, known, "first states", strong=strong)
+        yield scene.index.state_S[first_R], known, "first states", strong
     if batch.context_start_S1 is not None:
         start = batch.context_start_S1
-        known = (start[first_R + 1] > start[first_R]) & root_R
-        hash_S = _hash_rows(batch.context_token_C.astype(np.uint64), start)
+        begins_S = np.zeros(batch.n_steps, bool)
+        begins_S[first_R] = True
+        hash_S = _hash_some(batch.context_token_C, start, begins_S)
         code_R = np.unique(hash_S[first_R], return_inverse=True)[1]
-        return Beginnings(code_R, role_R, known, "first prompts", strong=True)
-    return None
+        yield code_R, start[first_R + 1] > start[first_R], "first prompts", True
 
 
 def _are_long(column: Column, steps: Ints) -> bool:

@@ -10,7 +10,7 @@ from accredit.data import Finding
 from accredit.findings.scene import Check, Scene, named
 from accredit.typing import BoolArray, Ints, Scalar
 
-__all__ = ["BRANCH_KINDS", "CHECKS", "parent_positions"]
+__all__ = ["BRANCH_KINDS", "CHECKS", "circular", "parent_positions"]
 
 BRANCH_KINDS = frozenset({"fork", "subagent", "compaction", "verifier", "retry", "main"})
 _NONE, _MISSING = -1, -2
@@ -38,17 +38,23 @@ def _links(scene: Scene) -> Iterator[Finding]:
     if not scene.batch.has("parent_R"):
         return
     parent_R = parent_positions(scene)
-    yield from scene.rollouts("ACC501", parent_R == _MISSING, "{n} branches name a parent that is not there")
-    yield from scene.rollouts(
-        "ACC502", _circular(parent_R), "{n} rollouts branch from themselves in a circle"
-    )
+    yield from scene.rollouts("ACC501", parent_R == _MISSING, "{n} with a parent that is not there")
+    yield from scene.rollouts("ACC502", circular(parent_R), "{n} whose parents go in a circle")
     has = parent_R >= 0
     apart = has & (scene.index.group_R != scene.index.group_R[parent_R])
-    yield from scene.rollouts("ACC504", apart, "{n} branches are in another group than their parent")
+    yield from scene.rollouts("ACC504", apart, "{n} with a parent in another group")
 
 
-def _circular(parent_R: Ints) -> BoolArray:
-    """Return rollouts from which following parents never ends, by pointer doubling: O(R log R)."""
+def circular(parent_R: Ints) -> BoolArray:
+    """Return rollouts from which following parents never ends ``[R]``, by pointer doubling: O(R log R).
+
+    Args:
+        parent_R: position of each rollout's parent; negative = none.
+
+    Example:
+        >>> circular(np.array([-1, 0, 3, 2])).tolist()
+        [False, False, True, True]
+    """
     end = parent_R.size
     jump = np.append(np.where(parent_R < 0, end, parent_R), end)
     for _ in range(max(end, 1).bit_length()):
@@ -61,17 +67,19 @@ def _forks(scene: Scene) -> Iterator[Finding]:
     column = scene.batch.columns.get("fork_step_R")
     forked = scene.present("fork_step_R")
     branch = scene.present("parent_R")
-    yield from scene.rollouts("ACC506", branch & ~forked, "{n} branches have a parent and no fork step")
+    yield from scene.rollouts("ACC506", branch & ~forked, "{n} with a parent and no fork step")
     if column is None:
         return
-    yield from scene.rollouts("ACC507", forked & ~branch, "{n} rollouts have a fork step and no parent")
+    yield from scene.rollouts("ACC507", forked & ~branch, "{n} with a fork step and no parent")
     parent_R = parent_positions(scene)
     both = forked & (parent_R >= 0)
     step_R = column.values
     steps_R = scene.index.steps_R
     room_R = np.where(_is_fork(scene), np.minimum(steps_R[parent_R], steps_R), steps_R[parent_R])
     bad = forked & ((step_R < 0) | (step_R != np.floor(step_R))) | (both & (step_R > room_R))
-    yield from scene.rollouts("ACC503", bad, f"{{n}} fork steps cannot be{_worst(scene, bad, room_R)}")
+    yield from scene.rollouts(
+        "ACC503", bad, f"{{n}} with a fork step that cannot be{_worst(scene, bad, room_R)}"
+    )
     yield from _shared(scene, parent_R, both & ~bad & _is_fork(scene))
 
 
@@ -105,7 +113,7 @@ def _shared(scene: Scene, parent_R: Ints, judged_R: BoolArray) -> Iterator[Findi
     differs = action.values[own] != action.values[other]
     mask = np.zeros(len(scene.batch), bool)
     mask[index.rollout_S[own[differs]]] = True
-    yield from scene.rollouts("ACC508", mask, "{n} forks do not repeat the actions that they share")
+    yield from scene.rollouts("ACC508", mask, "{n} with other actions than their parent before the fork step")
 
 
 def _kinds(scene: Scene) -> Iterator[Finding]:
@@ -115,7 +123,7 @@ def _kinds(scene: Scene) -> Iterator[Finding]:
     strange = [i for i, word in enumerate(column.words or ()) if word not in BRANCH_KINDS]
     mask = np.isin(column.values, strange) & column.mask(len(scene.batch))
     shown = ", ".join(named((column.words or ())[i]) for i in strange[:3])
-    yield from scene.rollouts("ACC505", mask, f"{{n}} rollouts have an unknown branch kind ({shown})")
+    yield from scene.rollouts("ACC505", mask, f"{{n}} with an unknown branch kind ({shown})")
 
 
 CHECKS: tuple[Check, ...] = (_links, _forks, _kinds)

@@ -20,6 +20,8 @@ FAMILIES: Mapping[str, str] = {
     "5": "Branches",
     "6": "Roles",
     "7": "States",
+    "8": "Comparing and reporting",
+    "9": "Files",
 }
 
 
@@ -75,7 +77,8 @@ _HEAD = """\
 # Findings
 
 A finding has a code, a severity, a place and a mend.
-`accredit check` prints them; `Credit.findings`, `Batch.findings` and the report carry them.
+`accredit check` prints them; `Batch.findings`, `Credit.findings` and the report carry them.
+Errors that stop a command use the same codes.
 
 | severity | means |
 |---|---|

@@ -34,23 +34,22 @@ def _sizes(scene: Scene) -> Iterator[Finding]:
         yield from scene.groups(
             "ACC111",
             alone,
-            f"each of the {{n}} groups has one rollout{why}; the group column is probably wrong",
+            f"{{n}} with one rollout{why}; the group column is probably wrong",
         )
         return
     if not alone.all():
-        yield from scene.groups(
-            "ACC112", alone, f"{{n}} of {size_G.size} groups have one rollout: {_singleton_policy(scene)}"
-        )
+        yield from scene.groups("ACC112", alone, f"{{n}} with one rollout: {_singleton_policy(scene)}")
     common = np.bincount(size_G).argmax()
     odd = (size_G != common) & ~alone
     span = f"{size_G.min()} to {size_G.max()}"
-    yield from scene.groups("ACC113", odd, f"{{n}} groups do not have the usual {common} rollouts ({span})")
+    yield from scene.groups("ACC113", odd, f"{{n}} without the usual {common} rollouts (sizes {span})")
 
 
 def _singleton_policy(scene: Scene) -> str:
-    if scene.plan is None or "singleton" not in scene.plan.params:
-        return "group methods have nothing to compare them with"
-    given = {"zero": "0", "raw": "its raw score"}.get(scene.plan.params["singleton"], "its own rule")
+    policy = scene.param("singleton")
+    if scene.plan is None or policy is None:
+        return "nothing to compare with"
+    given = {"zero": "0", "raw": "its raw score"}.get(policy, "its own rule")
     return f"{scene.plan.card.id} gives such a rollout {given}"
 
 
@@ -67,12 +66,12 @@ def position_pattern(names_R: list[Scalar]) -> str:
         >>> position_pattern([0, 0, 1, 1]), position_pattern(["0", "1", "0", "1"])
         ('row // 2', 'row % 2')
     """
-    try:
-        codes = np.array([int(name) for name in names_R], np.int64)
-    except (ValueError, OverflowError):
+    texts = [str(name) for name in names_R]
+    if len(texts) < 2 or not all(text.isdecimal() and len(text) < 16 for text in texts):
         return ""
+    codes = np.array([int(text) for text in texts], np.int64)
     row = np.arange(codes.size)
-    if codes.size < 2 or codes[0] != 0 or codes.min() < 0:
+    if codes[0] != 0:
         return ""
     if np.array_equal(codes, row):
         return "row"
@@ -80,7 +79,7 @@ def position_pattern(names_R: list[Scalar]) -> str:
     if changes and np.array_equal(codes, row // changes):
         return f"row // {changes}"
     n = int(codes.max()) + 1
-    return f"row % {n}" if np.array_equal(codes, row % n) else ""
+    return f"row % {n}" if n > 1 and np.array_equal(codes, row % n) else ""
 
 
 def _names(scene: Scene) -> list[Scalar]:
@@ -108,19 +107,17 @@ def _beginnings(scene: Scene) -> Iterator[Finding]:
     many_G = _groups_with_several(scene.index.n_groups, pair)
     pattern = position_pattern(_names(scene)) if many_G.any() else ""
     why = f"; the group ids are positions ({pattern})" if pattern else ""
-    yield from scene.groups(
-        "ACC114", many_G, f"{{n}} groups hold rollouts that begin in different {found.noun}{why}"
-    )
+    yield from scene.groups("ACC114", many_G, f"{{n}} with different {found.noun}{why}")
     if many_G.any():
         return
     split_R = _split(scene, found.code_R, own)
     if found.strong:
         yield from scene.rollouts(
-            "ACC116", split_R, f"{{n}} rollouts share their {found.noun} with another group"
+            "ACC116", split_R, f"{{n}} with the same {found.noun} as a rollout of another group"
         )
     elif np.unique(found.code_R[own]).size > 1:
         yield from scene.rollouts(
-            "ACC117", split_R, f"{{n}} rollouts share their {found.noun} with another group"
+            "ACC117", split_R, f"{{n}} with the same {found.noun} as a rollout of another group"
         )
 
 
@@ -158,12 +155,12 @@ def _versions(scene: Scene) -> Iterator[Finding]:
     )
     versions_G = np.bincount(pairs[:, 0], minlength=scene.index.n_groups)
     yield from scene.groups(
-        "ACC118", versions_G > 1, f"{{n}} groups mix up to {versions_G.max(initial=0)} policy versions"
+        "ACC118", versions_G > 1, f"{{n}} with up to {versions_G.max(initial=0)} policy versions"
     )
 
 
 def _steps(scene: Scene) -> Iterator[Finding]:
-    yield from scene.rollouts("ACC115", scene.index.steps_R == 0, "{n} rollouts have no steps")
+    yield from scene.rollouts("ACC115", scene.index.steps_R == 0, "{n} without steps")
     if not scene.batch.n_steps:
         return
     told = scene.index.tokens_S > 0
@@ -172,16 +169,16 @@ def _steps(scene: Scene) -> Iterator[Finding]:
             told = told | column.mask(scene.batch.n_steps)
     if scene.batch.context_start_S1 is not None:
         told = told | (np.diff(scene.batch.context_start_S1) > 0)
-    yield from scene.steps("ACC121", ~told, "{n} steps are empty")
+    yield from scene.steps("ACC121", ~told, "{n} with nothing in them")
 
 
 def _copies(scene: Scene) -> Iterator[Finding]:
     found = copies(scene)
     yield from scene.rollouts(
-        "ACC119", found.tokens_R, "{n} rollouts repeat another rollout of their group token for token"
+        "ACC119", found.tokens_R, "{n} with the tokens of an earlier one of their group"
     )
     yield from scene.rollouts(
-        "ACC120", found.actions_R, "{n} rollouts took the same actions as another rollout of their group"
+        "ACC120", found.actions_R, "{n} with the actions of an earlier one of their group"
     )
 
 

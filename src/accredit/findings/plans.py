@@ -44,16 +44,16 @@ def _made(name: str) -> bool:
 
 def _truncated(scene: Scene) -> Iterator[Finding]:
     mask = scene.index.has_status("truncated")
-    yield from scene.rollouts("ACC206", mask, f"{{n}} rollouts are truncated: {_truncated_policy(scene)}")
+    yield from scene.rollouts("ACC206", mask, f"{{n}} truncated: {_truncated_policy(scene)}")
 
 
 def _truncated_policy(scene: Scene) -> str:
     if scene.plan is None:
         return "methods count their reward as recorded, unless told truncated='drop'"
     name = scene.plan.card.id
-    if "truncated" not in scene.plan.params:
+    policy = scene.param("truncated")
+    if policy is None:
         return f"{name} counts their reward as recorded"
-    policy = scene.plan.params["truncated"]
     effect = {
         "keep": "counts their reward as recorded",
         "drop": "leaves them out of its statistics, credit 0",
@@ -64,9 +64,7 @@ def _truncated_policy(scene: Scene) -> str:
 def _rejected(scene: Scene) -> Iterator[Finding]:
     mask = scene.index.has_status("rejected")
     who = "every method" if scene.plan is None else scene.plan.card.id
-    yield from scene.rollouts(
-        "ACC207", mask, f"{{n}} rollouts are rejected: {who} leaves them out, credit and tokens 0"
-    )
+    yield from scene.rollouts("ACC207", mask, f"{{n}} rejected: {who} leaves them out, credit and tokens 0")
 
 
 CHECKS: tuple[Check, ...] = (_needs, _truncated, _rejected)

@@ -12,7 +12,7 @@ from accredit.typing import BoolArray, Ints, Scalar
 __all__ = ["Revisits", "normaliser_gains", "revisits", "state_column"]
 
 # Normalisers are regular expressions over every different state: this many characters take about 0.1 s.
-_CHARACTERS = 400_000
+_CHARACTERS = 200_000
 
 
 class Revisits(NamedTuple):
@@ -82,7 +82,8 @@ def _shares(index: Index, anchor_S: Ints, use_S: BoolArray) -> tuple[float, floa
 def normaliser_gains(index: Index) -> dict[str, float]:
     """Return, for each state normaliser, the share of steps that it adds to those with a shared state.
 
-    Measured on the first groups, as many as hold 400,000 characters of different states.
+    Measured on the first groups, as many as hold 200,000 characters of different states (at least one;
+    nothing is measured where that one holds twenty times as many).
 
     Args:
         index: of the batch; its own key is the base.
@@ -93,6 +94,8 @@ def normaliser_gains(index: Index) -> dict[str, float]:
     column = index.batch.column(state_column(index))
     words = column.words or ()
     use_S = use_S & _first_groups(index, column.values, words)
+    if not use_S.any():
+        return {}
     at = np.unique(column.values[use_S])
     texts = [words[c] for c in at.tolist()]
     place = np.zeros(len(words), np.int64)
@@ -123,6 +126,8 @@ def _first_groups(index: Index, codes_S: Ints, words: tuple[Scalar, ...]) -> Boo
     new_S = np.zeros(codes_S.size, bool)
     new_S[np.unique(codes_S, return_index=True)[1]] = True
     cost_G = segment_sum(length[codes_S] * new_S, index.group_S, index.n_groups)
+    if cost_G[0] > 20 * _CHARACTERS:
+        return np.zeros(codes_S.size, bool)
     last = max(int(np.searchsorted(np.cumsum(cost_G), _CHARACTERS)), 1)
     found: BoolArray = index.group_S < last
     return found

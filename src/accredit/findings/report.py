@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from accredit.data import Batch, Finding, FindingLog
 from accredit.errors import DataError
 from accredit.findings import branches, groups, plans, rewards, roles, signals, states, tokens
+from accredit.findings.codes import CODES
 from accredit.findings.scene import Check, Plan, Scene
 from accredit.findings.summary import summarise
 from accredit.index import Index, Key
@@ -34,7 +35,7 @@ class Report:
     """What is wrong, or worth knowing, about a batch, and its numbers.
 
     Args:
-        findings: errors first, one a code.
+        findings: errors first, then by code; one code may come several times (once a signal, say).
         summary: sizes, distributions and shares; JSON-ready (see `accredit.findings.summary`).
 
     Example:
@@ -62,9 +63,10 @@ class Report:
         """Whether there is no error and no warning."""
         return not (self.errors or self.warnings)
 
-    def by_code(self) -> dict[str, Finding]:
+    def by_code(self) -> dict[str, tuple[Finding, ...]]:
         """Return the findings by code."""
-        return {f.code: f for f in self.findings}
+        codes = dict.fromkeys(f.code for f in self.findings)
+        return {code: tuple(f for f in self.findings if f.code == code) for code in codes}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-ready fields."""
@@ -106,12 +108,16 @@ def examine(
     scene = Scene(Index(batch, key), plan)
     log = FindingLog()
     for finding in batch.findings:
-        log.put(finding)
-    for check in _CHECKS:
-        for finding in check(scene):
-            log.put(finding)
-    found = sorted(log.findings(), key=lambda f: (_ORDER[f.severity], f.code))
+        log.put(_mended(finding))
+    made = [finding for check in _CHECKS for finding in check(scene)]
+    found = sorted([*log.findings(), *made], key=lambda f: (_ORDER[f.severity], f.code))
     if strict and found and found[0].severity != "info":
         worst = found[0]
         raise DataError(worst.message, code=worst.code, where=worst.where, hint=worst.hint)
     return Report(tuple(found), summarise(scene))
+
+
+def _mended(finding: Finding) -> Finding:
+    """Return a finding with the table's mend where it has none of its own."""
+    known = CODES.get(finding.code)
+    return finding if finding.hint or known is None else replace(finding, hint=known.mend)

@@ -11,6 +11,7 @@ from accredit.findings.codes import CODES
 from accredit.findings.scene import Check, Scene
 from accredit.findings.ties import zero_spread
 from accredit.index import segment_sum
+from accredit.index.rewards import COMPONENT
 
 __all__ = ["CHECKS"]
 
@@ -21,23 +22,23 @@ _FEWEST_FOR_SCALE = 5
 
 def _unscored(scene: Scene) -> Iterator[Finding]:
     index, n = scene.index, len(scene.batch)
-    if n and not index.scored_R.any():
+    if n and not scene.scored_R.any():
         hint = ""
-        if scene.batch.has("reward_S"):
+        if any(name.startswith(COMPONENT) for name in scene.batch.columns):
+            hint = "Give `reward`, or a method that combines `rewards`: combine='sum_then_normalize'."
+        elif scene.batch.has("reward_S"):
             hint = (
                 "Step rewards alone are no outcome: give their sum, or what the verifier said, in `reward`."
             )
         yield CODES["ACC204"].finding(f"none of the {n} rollouts has a reward that counts", mend=hint)
         return
-    missing = ~scene.present("reward_R") & ~index.has_status("rejected")
-    yield from scene.rollouts(
-        "ACC201", missing, f"{{n}} of {n} rollouts have no reward: out of all statistics, credit 0"
-    )
+    missing = ~scene.scored_R & ~index.has_status("rejected")
+    yield from scene.rollouts("ACC201", missing, "{n} without a reward: out of all statistics, credit 0")
 
 
 def _failed(scene: Scene) -> Iterator[Finding]:
-    failed = scene.index.has_status("failed") & scene.index.scored_R
-    yield from scene.rollouts("ACC205", failed, "{n} failed rollouts have a reward, and it counts")
+    failed = scene.index.has_status("failed") & scene.scored_R
+    yield from scene.rollouts("ACC205", failed, "{n} failed and with a reward, which counts")
 
 
 def _adding_up(scene: Scene) -> Iterator[Finding]:
@@ -62,30 +63,27 @@ def _adding_up(scene: Scene) -> Iterator[Finding]:
         yield from scene.rollouts(
             "ACC208",
             off,
-            f"step rewards do not add up to the outcome in {{n}} of {int(judged_R.sum())} rollouts and do "
-            "in the others; the outcome is added on top in all",
+            "{n} whose step rewards do not add up to the outcome, as they do in most; it comes on top in all",
         )
     else:
         yield from scene.rollouts(
             "ACC209",
             off,
-            "step rewards do not add up to the outcome in {n} rollouts, so it is added to the last step",
+            "{n} whose step rewards do not add up to the outcome, so it is added to the last step",
         )
 
 
 def _spread(scene: Scene) -> Iterator[Finding]:
-    index = scene.index
     score, counted = scene.score_R, scene.counted_R
     kinds = scene.ties
     for code, mask, what in (
         ("ACC211", kinds.all_pass, "all pass"),
         ("ACC212", kinds.all_fail, "all fail"),
-        ("ACC213", kinds.tie, "tie between pass and fail"),
+        ("ACC213", kinds.tie, "tie in between"),
     ):
-        text = f"in {{n}} of {index.n_groups} groups all counted rollouts {what}"
-        yield from scene.groups(code, mask, f"{text}: outcome methods give them 0")
-    short = (kinds.single | kinds.empty) & (scene.group_size_G > 1)
-    yield from scene.groups("ACC218", short, "{n} groups of several rollouts have at most one that counts")
+        yield from scene.groups(code, mask, f"{{n}} in which all {what}: outcome methods give 0 there")
+    short = (kinds.single | kinds.empty) & (scene.group_size_G > 1) & counted.any()
+    yield from scene.groups("ACC218", short, "{n} with several rollouts and at most one that counts")
     if kinds.mixed.any() or np.count_nonzero(counted) < 2:
         return
     whole = zero_spread(score, np.zeros(score.size, np.int64), 1, counted)
@@ -105,23 +103,29 @@ def _scale(scene: Scene) -> Iterator[Finding]:
     size = size_R[(size_R > 0) & scene.counted_R]
     if size.size < _FEWEST_FOR_SCALE:
         return
-    middle = float(np.median(size))
-    if size.max() > _DWARFS * middle:
-        big = scene.counted_R & (size_R > _DWARFS * middle)
-        ratio = float(size.max() / middle)
+    largest = float(size.max())
+    middle = float(np.median(size / largest)) * largest  # scaled: the mean of two middles may overflow
+    if largest / _DWARFS > middle:
+        big = scene.counted_R & (size_R / _DWARFS > middle)
+        ratio = largest / middle if middle > 0 else np.inf
         yield from scene.rollouts(
             "ACC216",
             big,
-            f"the largest |reward| is {size.max():.6g}, {ratio:.3g} times the median {middle:.6g}",
+            f"{{n}} with a reward of up to {largest:.6g}, {ratio:.6g} times the median {middle:.6g}",
         )
 
 
 def _components(scene: Scene) -> Iterator[Finding]:
     for name in scene.batch.columns:
-        if name.startswith("rewards."):
+        if name.startswith(COMPONENT):
             there = scene.present(name)
-            text = f"reward component {name[8:-2]!r} is missing on {{n}} of {there.size} rollouts"
-            yield from scene.rollouts("ACC217", ~there & scene.index.scored_R, text)
+            text = f"{{n}} without the reward component {name[8:-2]!r}"
+            yield from scene.rollouts("ACC217", ~there & scene.scored_R, text)
 
 
-CHECKS: tuple[Check, ...] = (_unscored, _failed, _adding_up, _spread, _scale, _components)
+def _overflow(scene: Scene) -> Iterator[Finding]:
+    text = "{n} with a return too large for a float"
+    yield from scene.rollouts("ACC219", ~np.isfinite(scene.score_R), text)
+
+
+CHECKS: tuple[Check, ...] = (_unscored, _failed, _adding_up, _spread, _scale, _components, _overflow)

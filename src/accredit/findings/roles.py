@@ -43,12 +43,12 @@ def _roles(scene: Scene) -> Iterator[Finding]:
     index, n = scene.index, len(scene.batch)
     missing = role_S < 0
     if not missing.all():
-        yield from scene.steps("ACC601", missing, f"{{n}} of {role_S.size} steps have no role")
+        yield from scene.steps("ACC601", missing, "{n} without a role")
     start = np.minimum(scene.batch.step_start_R1[:-1], role_S.size - 1)
     several_R = segment_sum(role_S != role_S[start][index.rollout_S], index.rollout_S, n) > 0
-    yield from scene.rollouts("ACC603", several_R, "{n} rollouts have steps of several roles")
+    yield from scene.rollouts("ACC603", several_R, "{n} with steps of several roles")
     yield from scene.groups(
-        "ACC602", _apart(scene, role_S), "{n} groups compare rollouts that are played by different roles"
+        "ACC602", _apart(scene, role_S), "{n} in which rollouts of different roles are compared"
     )
 
 

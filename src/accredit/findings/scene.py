@@ -13,7 +13,8 @@ from accredit.data import Batch, Finding, MethodCard
 from accredit.findings.codes import CODES
 from accredit.findings.recurrence import Revisits, normaliser_gains, revisits
 from accredit.findings.ties import Ties, zero_spread
-from accredit.index import Index
+from accredit.index import Index, has_score_R
+from accredit.index.rewards import COMPONENT, components_of
 from accredit.typing import BoolArray, Floats, Ints, Scalar
 
 __all__ = ["Check", "Plan", "Scene", "named"]
@@ -54,16 +55,39 @@ class Scene:
         """The rollouts."""
         return self.index.batch
 
+    def param(self, name: str, default: Any = None) -> Any:
+        """Return a parameter of the chosen method; the default where it has none, or none is chosen."""
+        return default if self.plan is None else self.plan.params.get(name, default)
+
+    @cached_property
+    def components(self) -> dict[str, float]:
+        """Named rewards that the chosen method sums, with their weights; none = it takes the outcome."""
+        if self.param("combine", "outcome") == "outcome":
+            return {}
+        there = components_of(self.index)
+        weights = self.param("weights") or dict.fromkeys(there, 1.0)
+        return {name: float(weights[name]) for name in there if name in weights}
+
+    @cached_property
+    def scored_R(self) -> BoolArray:
+        """Rollouts that have a score and are not rejected ``[R]``."""
+        combine = self.param("combine", "outcome")
+        return has_score_R(self.index, combine, self.components or None)
+
     @cached_property
     def score_R(self) -> Floats:
         """Total return of each rollout ``[R]``, as group methods compare it."""
-        return self.index.score_R
+        if not self.components:
+            return self.index.score_R
+        columns = {name: self.batch.column(f"{COMPONENT}{name}_R").values for name in self.components}
+        total: Floats = np.sum([weight * columns[name] for name, weight in self.components.items()], axis=0)
+        return total
 
     @cached_property
     def counted_R(self) -> BoolArray:
         """Rollouts that join the statistics of the chosen method ``[R]``."""
-        params = {} if self.plan is None else self.plan.params
-        return self.index.counted_R(params.get("truncated", "keep"), params.get("incomplete", "keep"))
+        truncated, incomplete = self.param("truncated", "keep"), self.param("incomplete", "keep")
+        return self.index.counted_R(truncated, incomplete, self.scored_R)
 
     @cached_property
     def ties(self) -> Ties:
@@ -92,18 +116,18 @@ class Scene:
         Args:
             code: of the finding.
             mask_R: which rollouts show it ``[R]``.
-            message: ``{n}`` stands for their number.
+            message: ``{n}`` stands for "3 of 16 rollouts".
             mend: instead of the table's.
         """
         at = np.flatnonzero(mask_R)
         places = [f"rollout {named(self.batch.ids[r])}" for r in at[:_EXAMPLES].tolist()]
-        yield from _finding(code, at.size, places, message, mend)
+        yield from _finding(code, at.size, mask_R.size, "rollout", places, message, mend)
 
     def steps(self, code: str, mask_S: BoolArray, message: str, mend: str = "") -> Iterator[Finding]:
         """Yield the finding of the steps in a mask ``[S]``; none if it is empty."""
         at = np.flatnonzero(mask_S)
         places = [self.step_place(s) for s in at[:_EXAMPLES].tolist()]
-        yield from _finding(code, at.size, places, message, mend)
+        yield from _finding(code, at.size, mask_S.size, "step", places, message, mend)
 
     def tokens(self, code: str, mask_T: BoolArray, message: str, mend: str = "") -> Iterator[Finding]:
         """Yield the finding of the tokens in a mask ``[T]``, placed by step; none if it is empty."""
@@ -112,13 +136,13 @@ class Scene:
             first: Ints = np.flatnonzero(mask_T)[: _EXAMPLES * 200]
             steps = np.unique(self._step_of(first))[:_EXAMPLES]
             places = [self.step_place(s) for s in steps.tolist()]
-            yield from _finding(code, count, places, message, mend)
+            yield from _finding(code, count, mask_T.size, "policy token", places, message, mend)
 
     def groups(self, code: str, mask_G: BoolArray, message: str, mend: str = "") -> Iterator[Finding]:
         """Yield the finding of the groups in a mask ``[G]``; none if it is empty."""
         at = np.flatnonzero(mask_G)
         places = [f"group {named(self.group_name(g))}" for g in at[:_EXAMPLES].tolist()]
-        yield from _finding(code, at.size, places, message, mend)
+        yield from _finding(code, at.size, mask_G.size, "group", places, message, mend)
 
     def _step_of(self, tokens: Ints) -> Ints:
         found: Ints = np.searchsorted(self.batch.token_start_S1, tokens, side="right") - 1
@@ -146,9 +170,11 @@ class Scene:
 Check: TypeAlias = Callable[[Scene], Iterator[Finding]]
 
 
-def _finding(code: str, count: int, places: list[str], message: str, mend: str) -> Iterator[Finding]:
+def _finding(
+    code: str, count: int, of: int, noun: str, places: list[str], message: str, mend: str
+) -> Iterator[Finding]:
     if count:
-        text = message.replace("{n}", str(count))
+        text = message.replace("{n}", f"{count} of {of} {noun}{'s' * (of > 1)}", 1)
         yield CODES[code].finding(text, count=int(count), examples=places, mend=mend)
 
 

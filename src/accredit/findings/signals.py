@@ -31,10 +31,10 @@ def _logprobs(scene: Scene) -> Iterator[Finding]:
     if high > _ROUNDING:
         odds = "; they look like probabilities" if low >= 0 and high <= 1 else ""
         yield from scene.tokens(
-            "ACC305", values > _ROUNDING, f"{{n}} log-probabilities are above 0 (highest {high:.6g}){odds}"
+            "ACC305", values > _ROUNDING, f"{{n}} with a log-probability above 0 (highest {high:.6g}){odds}"
         )
     if low < _LOWEST_LOGPROB:
-        text = f"{{n}} log-probabilities are below {_LOWEST_LOGPROB:g} nats (lowest {low:.6g})"
+        text = f"{{n}} with a log-probability below {_LOWEST_LOGPROB:g} nats (lowest {low:.6g})"
         yield from scene.tokens("ACC312", values < _LOWEST_LOGPROB, text)
     if high == low == 0 and values.size > 1:
         yield CODES["ACC307"].finding(f"all {values.size} log-probabilities are 0")
@@ -47,10 +47,10 @@ def _entropies(scene: Scene) -> Iterator[Finding]:
     values = found.values
     high, low = float(values.max(initial=0)), float(values.min(initial=0))
     if low < -_ROUNDING:
-        text = f"{{n}} entropies are below 0 (lowest {low:.6g})"
+        text = f"{{n}} with an entropy below 0 (lowest {low:.6g})"
         yield from scene.tokens("ACC308", values < -_ROUNDING, text)
     if high > _HIGHEST_ENTROPY:
-        text = f"{{n}} entropies are above {_HIGHEST_ENTROPY:.1f} nats (highest {high:.6g})"
+        text = f"{{n}} with an entropy above {_HIGHEST_ENTROPY:.1f} nats (highest {high:.6g})"
         yield from scene.tokens("ACC309", values > _HIGHEST_ENTROPY, text)
     if high == low == 0 and values.size > 1:
         yield CODES["ACC316"].finding(f"all {values.size} entropies are 0")
@@ -70,7 +70,7 @@ def _values(scene: Scene) -> Iterator[Finding]:
     returns = index.return_S(1.0)[scored_S]
     low, high = min(0.0, float(returns.min())), max(0.0, float(returns.max()))
     room = max(high - low, 1e-9)
-    bounds = f"returns are in [{low:.6g}, {high:.6g}]"
+    bounds = f"in [{low:.6g}, {high:.6g}]"
     for name in names:
         values = scene.batch.column(name).values
         if values.min(initial=0) >= low - room and values.max(initial=0) <= high + room:
@@ -78,7 +78,7 @@ def _values(scene: Scene) -> Iterator[Finding]:
         far = ((values < low - room) | (values > high + room)) & _present_at(scene, name)
         place = {"S": scene.steps, "T": scene.tokens, "R": scene.rollouts}[name[-1]]
         worst = float(values[far][np.abs(values[far]).argmax()]) if far.any() else 0.0
-        text = f"{{n}} of the {name[:-2]}s are far outside ({bounds}, the furthest is {worst:.6g})"
+        text = f"{{n}} with a {name[:-2]} far outside the returns ({bounds}, the furthest is {worst:.6g})"
         yield from place("ACC315", far, text)
 
 
@@ -94,7 +94,7 @@ def _gaps(scene: Scene) -> Iterator[Finding]:
         if column is None or column.valid is None:
             continue
         need = spoken if column.level == "token" else np.ones(scene.batch.n_steps, bool)
-        text = f"{name[:-2]} is missing on {{n}} of {int(need.sum())} steps"
+        text = f"{{n}} without {name[:-2]}, which others have"
         yield from scene.steps("ACC313", need & ~column.valid, text)
 
 

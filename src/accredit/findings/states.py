@@ -24,7 +24,7 @@ def _states(scene: Scene) -> Iterator[Finding]:
         yield CODES["ACC701"].finding("no step has a state, so methods that compare states cannot run")
         return
     there = scene.present(state_column(scene.index))
-    yield from scene.steps("ACC702", ~there, f"{{n}} of {there.size} steps have no state")
+    yield from scene.steps("ACC702", ~there, "{n} without a state")
     if found.distinct == 1 and scene.index.steps_R.max() > 1:
         yield CODES["ACC705"].finding(f"all {found.steps} steps are in the same state")
     elif found.anywhere < RARE and scene.group_size_G.max() > 1:

@@ -47,7 +47,7 @@ def distribution(values: Array, *, whole: bool = False) -> dict[str, Any]:
     """Return size, mean, deviation, quartiles and a histogram; few distinct values get one bar each.
 
     Args:
-        values: the numbers, finite.
+        values: the numbers; those that are not finite are left out.
         whole: the values are counts, so edges fall between whole numbers.
 
     Returns:
@@ -58,14 +58,16 @@ def distribution(values: Array, *, whole: bool = False) -> dict[str, Any]:
         >>> distribution(np.array([0.0, 1.0, 1.0]))["counts"]
         [1, 2]
     """
+    values = values[np.isfinite(values)]
     if not values.size:
         return {"n": 0}
     found, counts = np.unique(values, return_counts=True)
-    quarter = np.quantile(values, [0.25, 0.5, 0.75])
+    size = float(np.abs(values).max()) or 1.0  # sums of scaled values cannot overflow
+    quarter = np.quantile(values / size, [0.25, 0.5, 0.75]) * size
     head = {
         "n": int(values.size),
-        "mean": float(np.mean(values)),
-        "std": float(np.std(values, ddof=1)) if values.size > 1 else 0.0,
+        "mean": float(np.mean(values / size)) * size,
+        "std": float(np.std(values / size, ddof=1)) * size if values.size > 1 else 0.0,
         "min": float(found[0]),
         "q25": float(quarter[0]),
         "median": float(quarter[1]),
@@ -74,11 +76,12 @@ def distribution(values: Array, *, whole: bool = False) -> dict[str, Any]:
     }
     if found.size <= _BARS:
         return {**head, "values": found.tolist(), "counts": counts.tolist()}
-    edges = np.linspace(found[0], found[-1], _BARS + 1)
     if whole:
         width = int(np.ceil((found[-1] - found[0] + 1) / _BARS))
         edges = np.arange(found[0], found[-1] + width + 1, width) - 0.5
-    return {**head, "edges": edges.tolist(), "counts": np.histogram(values, edges)[0].tolist()}
+        return {**head, "edges": edges.tolist(), "counts": np.histogram(values, edges)[0].tolist()}
+    counts, edges = np.histogram(values / size, _BARS)
+    return {**head, "edges": (edges * size).tolist(), "counts": counts.tolist()}
 
 
 def _rollouts(scene: Scene) -> dict[str, Any]:
@@ -91,8 +94,8 @@ def _rollouts(scene: Scene) -> dict[str, Any]:
         "used": used,
         "excluded": excluded,
         "excluded_by_code": dict(sorted(by_code.items())),
-        "scored": int(index.scored_R.sum()),
-        "unscored": int((~scene.present("reward_R")).sum()),
+        "scored": int(scene.scored_R.sum()),
+        "unscored": int((~scene.scored_R & ~index.has_status("rejected")).sum()),
         "counted": int(scene.counted_R.sum()),
         "branches": int(scene.present("parent_R").sum()),
         "statuses": {**{s: n for s, n in named.items() if n}, "unsaid": used - sum(named.values())},
@@ -132,7 +135,7 @@ def _rewards(scene: Scene) -> dict[str, Any]:
     outcome = index.outcome_R[index.scored_R]
     return {
         "reward": distribution(outcome),
-        "score": distribution(scene.score_R[index.scored_R]),
+        "score": distribution(scene.score_R[scene.scored_R]),
         "success": _share(outcome > 0),
     }
 
