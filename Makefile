@@ -16,7 +16,7 @@ VERL = .venv-verl/bin/python
 # An environment whose interpreter is gone is made anew.
 $(foreach v,.venv .venv-llm .venv-verl,$(shell test ! -d $v || $v/bin/python -c '' 2>/dev/null || rm -rf $v))
 
-.PHONY: demo test test-all test-slow test-verl lint bench docs chromium
+.PHONY: demo test test-all test-slow test-verl lint bench docs browser
 .DEFAULT_GOAL := demo
 
 demo: .venv/core
@@ -27,7 +27,7 @@ test: .venv/dev
 
 test-all: test test-slow test-verl
 
-test-slow: .venv-llm/full chromium
+test-slow: .venv-llm/full browser
 	HF_HUB_OFFLINE=1 $(LLM) -m pytest -q -m slow --ignore=tests/slow/verl tests
 
 test-verl: .venv-verl/full
@@ -46,10 +46,12 @@ docs: .venv/docs
 	$(V) docs/gen_methods.py # the method pages and src/accredit/catalog.json
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
 
-chromium:
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
-	|| { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
-	|| { echo "The browser tests need chromium: apt-get install chromium (as root), then make test-all"; exit 1; }
+# What the browser tests start: chromium, and npm for axe-core and for building the report's script again.
+browser:
+	@missing=$$(command -v npm >/dev/null || echo npm; command -v chromium >/dev/null || command -v chromium-browser >/dev/null || echo chromium); \
+	test -z "$$missing" \
+	|| { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq $$missing >/dev/null; } \
+	|| { echo "make test-all needs" $$missing "- as root: apt-get install" $$missing; exit 1; }
 
 # Stamps: an environment is stale when what it was made from changed.
 
