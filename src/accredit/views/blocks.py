@@ -95,7 +95,9 @@ def _kind(name: str, array: Array) -> str:
         raise ValueError(f"array {name!r} of a report block holds NaN or infinity")
     kind = f"{array.dtype.kind}{array.dtype.itemsize}"
     if kind not in _TYPES:
-        raise ValueError(f"array {name!r} of a report block has type {array.dtype}, use one of {list(_TYPES)}")
+        raise ValueError(
+            f"array {name!r} of a report block has type {array.dtype}, use one of {list(_TYPES)}"
+        )
     return kind
 
 

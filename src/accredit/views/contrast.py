@@ -99,7 +99,7 @@ def rank_correlation(a: Floats, b: Floats, group_S: Ints, seed: int = 0) -> Inte
     if n < 2:
         return Interval(value, None, None)
     draws = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), RESAMPLES)
-    rhos = _pearson(draws @ sums_GK)
+    rhos = _pearson(draws.astype(float) @ sums_GK)
     low, high = np.percentile(rhos[np.isfinite(rhos)], [2.5, 97.5])
     return Interval(value, float(low), float(high))
 

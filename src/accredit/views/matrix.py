@@ -64,7 +64,7 @@ class GroupMatrix:
         scored = [r for r in self.rows if r.reward is not None]
         rewards = np.array([r.reward for r in scored], float)
         if len(scored) < 2:
-            return f"{self.group}: {len(scored)} scored rollout{'' if len(scored) == 1 else 's'}, nothing to compare"
+            return f"{self.group}: fewer than two scored rollouts, nothing to compare"
         if np.ptp(rewards) <= 1e-12 * np.abs(rewards).max():
             return f"{self.group}: all {len(scored)} rewards tie at {number(float(rewards[0]))}"
         better = [r for r, x in zip(scored, rewards, strict=True) if x > rewards.mean()]
@@ -85,7 +85,8 @@ class GroupMatrix:
         t, (a, n_a), (b, n_b) = max(both, key=lambda s: abs(s[1][0] - s[2][0]))
         if a == b:
             return f"{self.group}: better and worse rollouts get the same credit at every step"
-        return f"{self.group} parts most at step {t}: mean credit {signed(a)} (n = {n_a}) against {signed(b)} (n = {n_b})"
+        means = f"mean credit {signed(a)} (n = {n_a}) against {signed(b)} (n = {n_b})"
+        return f"{self.group} parts most at step {t}: {means}"
 
 
 def matrix_of(credit: Credit, group: str) -> GroupMatrix:
@@ -97,7 +98,9 @@ def matrix_of(credit: Credit, group: str) -> GroupMatrix:
     sheet = sheet_of(credit)
     names = list(sheet.names)
     if str(group) not in names:
-        raise DataError(f"no group {str(group)!r} among {len(names)}", code="ACC825", hint=suggest(str(group), names))
+        raise DataError(
+            f"no group {str(group)!r} among {len(names)}", code="ACC825", hint=suggest(str(group), names)
+        )
     g = names.index(str(group))
     end = sheet.domain_M[0]
     return _matrix(sheet.pick(np.flatnonzero(sheet.group_R == g)), end)
@@ -108,15 +111,27 @@ def draw_matrix(matrix: GroupMatrix) -> Picture:
     rows = matrix.rows[:MOST_ROWS]
     longest = min(max((len(r.credit) for r in rows), default=0), MOST_STEPS)
     width = max(LEFT + REWARD + longest * CELL + 16, 760)
-    head = [text(LEFT + REWARD + (t + 0.5) * CELL, TOP - 8, str(t), text_anchor="middle", font_size=11, fill=MUTED) for t in range(longest)]
+    head = [
+        text(
+            LEFT + REWARD + (t + 0.5) * CELL, TOP - 8, str(t), text_anchor="middle", font_size=11, fill=MUTED
+        )
+        for t in range(longest)
+    ]
     head.append(text(LEFT + REWARD - 10, TOP - 8, "reward", text_anchor="end", font_size=11, fill=MUTED))
     body = [_row(r, TOP + i * ROW, matrix.end) for i, r in enumerate(rows)]
-    note = f"{len(matrix.rows)} rollouts by reward, best first; credit of {matrix.method}; ◥ = same state as in another row"
+    note = (
+        f"{len(matrix.rows)} rollouts by reward, best first; credit of {matrix.method}; "
+        "◥ = same state as in another row"
+    )
     y = TOP + len(rows) * ROW
     left_out = len(matrix.rows) - len(rows)
     foot = text(12, y + 18, f"… {left_out} more rollouts", fill=MUTED) if left_out else ""
-    titles = text(12, 24, shorten(matrix.sentence, int(width / 8.6)), font_weight=650, font_size=16, fill=INK) + text(12, 44, note, fill=MUTED)
-    return canvas(width, y + 56, matrix.sentence, titles + "".join(head + body) + foot + _legend(y + 30, matrix.end))
+    titles = text(
+        12, 24, shorten(matrix.sentence, int(width / 8.6)), font_weight=650, font_size=16, fill=INK
+    ) + text(12, 44, note, fill=MUTED)
+    return canvas(
+        width, y + 56, matrix.sentence, titles + "".join(head + body) + foot + _legend(y + 30, matrix.end)
+    )
 
 
 def _matrix(sheet: Sheet, end: float) -> GroupMatrix:
@@ -128,7 +143,12 @@ def _matrix(sheet: Sheet, end: float) -> GroupMatrix:
     for r in order.tolist():
         steps = slice(int(sheet.start_R1[r]), int(sheet.start_R1[r + 1]))
         rows.append(
-            Row(one_line(sheet.ids[r]), float(reward[r]) if scored[r] else None, sheet.credit_MS[0][steps], shared[steps])
+            Row(
+                one_line(sheet.ids[r]),
+                float(reward[r]) if scored[r] else None,
+                sheet.credit_MS[0][steps],
+                shared[steps],
+            )
         )
     return GroupMatrix(one_line(sheet.names[0]), sheet.labels[0], tuple(rows), end)
 
@@ -150,8 +170,23 @@ def _row(row: Row, y: float, end: float) -> str:
     for t, value in enumerate(row.credit[:MOST_STEPS]):
         step = magnitude(float(value), end)
         x = LEFT + REWARD + t * CELL
-        cells.append(element("rect", x=x + 1, y=y + 1, width=CELL - 2, height=ROW - 2, rx=3, fill=shade(step), stroke="#DFE3E8"))
-        cells.append(text(x + CELL / 2, y + 16, glyph(float(value)), text_anchor="middle", font_size=11, fill=ink(step)))
+        cells.append(
+            element(
+                "rect",
+                x=x + 1,
+                y=y + 1,
+                width=CELL - 2,
+                height=ROW - 2,
+                rx=3,
+                fill=shade(step),
+                stroke="#DFE3E8",
+            )
+        )
+        cells.append(
+            text(
+                x + CELL / 2, y + 16, glyph(float(value)), text_anchor="middle", font_size=11, fill=ink(step)
+            )
+        )
         if row.shared[t]:
             corner = f"M{x + CELL - 8} {y + 1}h7v7z"
             cells.append(element("path", d=corner, fill=ink(step)))
@@ -165,4 +200,8 @@ def _legend(y: float, end: float) -> str:
     ]
     right = 90 + 20 * (2 * STEPS + 1) + 8
     note = f"▲ {number(end)}   credit, clipped at its 98th percentile in the batch"
-    return text(82, y + 11, f"▼ {number(-end)}", text_anchor="end", fill=INK, font_size=12) + "".join(boxes) + text(right, y + 11, note, fill=INK, font_size=12)
+    return (
+        text(82, y + 11, f"▼ {number(-end)}", text_anchor="end", fill=INK, font_size=12)
+        + "".join(boxes)
+        + text(right, y + 11, note, fill=INK, font_size=12)
+    )

@@ -52,9 +52,7 @@ def write_page(title: str, index: str, blocks: Iterable[tuple[str, str]]) -> Ite
         blocks: (name, packed block) of all others; they follow the script, so that the first paint
             does not wait for them.
     """
-    yield _HEAD.format(
-        policy=html.escape(policy()), title=html.escape(title), style=asset("report.css")
-    )
+    yield _HEAD.format(policy=html.escape(policy()), title=html.escape(title), style=asset("report.css"))
     yield _block("index", index)
     yield f"<script>{asset('report.js')}</script>\n"
     for name, text in blocks:

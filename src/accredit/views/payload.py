@@ -19,9 +19,10 @@ from accredit.views.blocks import Block
 from accredit.views.explanations import explanations
 from accredit.views.plain import shorten, visible
 from accredit.views.scores import scores_of, starts_from_value
+from accredit.views.sheet import LARGEST, Sheet
 
 if TYPE_CHECKING:
-    from accredit.views.sheet import Sheet, Texts
+    from accredit.views.sheet import Texts
 
 __all__ = ["Detail", "TextMode", "group_block", "index_arrays", "method_heads", "words_block"]
 
@@ -29,6 +30,7 @@ TextMode: TypeAlias = Literal["full", "preview"]
 PREVIEW_ACTION = 160
 PREVIEW_TEXT = 200
 FULL_TEXT = 20_000
+UNKNOWN = "▪"
 _TEXTS = ("text", "action", "observation", "state")
 
 
@@ -94,13 +96,14 @@ def group_block(sheet: Sheet, group: int, detail: Detail) -> Block:
         if pool:
             head["text"][name], arrays[f"text.{name}"] = pool, codes
     arrays.update(_numbers(sheet, steps))
-    tokens, offsets = sheet.group_tokens(group)
+    index, offsets = sheet.group_tokens(group)
+    tokens = _Tokens(index, offsets, steps)
     if detail.text == "full":
         head.update(_token_ids(sheet, tokens, detail, arrays))
     for m in range(len(sheet.credits)):
         head["methods"].append(_method_in_group(sheet, m, steps, arrays))
-        if len(tokens):
-            kind = _token_credit(sheet, m, _Tokens(tokens, offsets, steps), arrays, detail.text)
+        if len(index):
+            kind = _token_credit(sheet, m, tokens, arrays, detail.text)
             head["methods"][m]["tokens"] = kind
         if detail.explained is not None:
             head["methods"][m]["explain"] = explanations(sheet, m, steps, detail.explained[m])
@@ -172,31 +175,35 @@ def _numbers(sheet: Sheet, steps: slice) -> dict[str, Array]:
 
 def _method_in_group(sheet: Sheet, m: int, steps: slice, arrays: dict[str, Array]) -> dict[str, Any]:
     """Add the parts of one method to the arrays; return its entry in the head."""
-    parts = sheet.credits[m].parts
-    if len(parts) > 1:
-        for p, values in enumerate(parts.values()):
-            arrays[f"part.{m}.{p}"] = _f4(_per_step(sheet, values)[steps])
+    credit = sheet.credits[m]
+    if len(credit.parts) > 1:
+        for p, values in enumerate(credit.parts.values()):
+            per_step = _token_sums(sheet, values) if credit.card.yields == "token" else values
+            arrays[f"part.{m}.{p}"] = _f4(per_step[sheet.order_S][steps])
     return {}
 
 
-def _per_step(sheet: Sheet, values: Floats) -> Floats:
-    """Return a part per step in sheet order; a part per token is summed over its step."""
-    values = np.asarray(values, float)
-    if len(values) == sheet.batch.n_steps:
-        return values[sheet.order_S]
-    counts = np.diff(np.asarray(sheet.batch.token_start_S1))
-    owner = np.repeat(np.arange(len(counts)), counts)
-    return np.bincount(owner, values, minlength=len(counts))[sheet.order_S]
+def _token_sums(sheet: Sheet, values: Floats) -> Floats:
+    """Return ``[S]`` sums over each step's tokens of ``[T]`` values, batch order."""
+    start = sheet.batch.token_start_S1
+    owner = np.repeat(np.arange(len(start) - 1), start[1:] - start[:-1])
+    return np.bincount(owner, values, minlength=len(start) - 1).astype(float)
 
 
-def _token_ids(sheet: Sheet, tokens: Ints, detail: Detail, arrays: dict[str, Array]) -> dict[str, Any]:
-    if not sheet.batch.has("token_T") or not len(tokens):
+def _token_ids(sheet: Sheet, tokens: _Tokens, detail: Detail, arrays: dict[str, Array]) -> dict[str, Any]:
+    if not sheet.batch.has("token_T") or not len(tokens.index):
         return {}
-    vocab, codes = np.unique(np.asarray(sheet.batch.token_T)[tokens], return_inverse=True)
-    arrays["token"] = codes.astype(np.uint16 if len(vocab) < 2**16 else np.int32)
-    head: dict[str, Any] = {"vocab": [int(v) for v in vocab]}
+    column = sheet.batch.column("token_T")
+    ids = np.asarray(column.values)[tokens.index]
+    known = np.repeat(column.mask(sheet.batch.n_steps)[sheet.order_S[tokens.steps]], np.diff(tokens.offsets))
+    vocab, codes = np.unique(ids[known], return_inverse=True)
+    every = np.full(len(ids), len(vocab), np.uint16 if len(vocab) < 2**16 else np.int32)
+    every[known] = codes
+    arrays["token"] = every
+    # Past 2^53 a JavaScript number is no longer exact. The last word stands for tokens of unknown id.
+    head: dict[str, Any] = {"vocab": [*(int(v) if abs(int(v)) < 2**53 else str(v) for v in vocab), UNKNOWN]}
     if detail.decode is not None:
-        head["pieces"] = [visible(detail.decode(int(v))) for v in vocab]
+        head["pieces"] = [*(visible(detail.decode(int(v))) for v in vocab), UNKNOWN]
     return head
 
 
@@ -213,7 +220,7 @@ def _token_credit(
     owner = np.repeat(np.arange(len(counts)), counts)
     first = np.zeros(len(counts))
     first[counts > 0] = values[tokens.offsets[:-1][counts > 0]]
-    arrays[f"tokensum.{m}"] = _f4(np.bincount(owner, values, minlength=len(counts)))
+    arrays[f"tokensum.{m}"] = _f4(np.bincount(owner, values, minlength=len(counts)).astype(float))
     if np.array_equal(values, first[owner]):
         arrays[f"tokenturn.{m}"] = _f4(first)
         return {"kind": "turn"}
@@ -237,9 +244,8 @@ def _preview_limit(name: str) -> int:
 
 
 def _f4(values: Floats) -> Array:
-    """Float32 with what would overflow set to the largest float32: a picture, not a store."""
-    top = float(np.finfo(np.float32).max)
-    return np.clip(values, -top, top).astype(np.float32)
+    """Float32: seven digits; the largest numbers a sheet holds fit."""
+    return np.clip(values, -LARGEST, LARGEST).astype(np.float32)
 
 
 def _plain(value: Any) -> Any:

@@ -36,8 +36,9 @@ class Plots:
 
         Example:
             >>> import accredit as ac
-            >>> credit = ac.assign([{"id": "a", "group": "g", "reward": 1, "steps": [{"action": "go"}]},
-            ...                     {"id": "b", "group": "g", "reward": 0, "steps": [{"action": "wait"}]}], "grpo")
+            >>> won = {"id": "a", "group": "g", "reward": 1, "steps": [{"action": "go"}]}
+            >>> lost = {"id": "b", "group": "g", "reward": 0, "steps": [{"action": "wait"}]}
+            >>> credit = ac.assign([won, lost], "grpo")
             >>> credit.plot.waterfall("a").save(getfixture("tmp_path") / "a.svg").name
             'a.svg'
         """

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Sheet", "Texts", "sheet_of"]
 
 MAX_METHODS = 8
+# A picture, not a store: what float32 and sums of it cannot hold is drawn at this end.
+LARGEST = 1e30
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class Sheet:
     @cached_property
     def credit_MS(self) -> Floats:
         """Credit of each method and step, sheet order."""
-        return np.stack([np.asarray(c.steps, float)[self.order_S] for c in self.credits])
+        return np.stack([_drawable(c.steps)[self.order_S] for c in self.credits])
 
     @cached_property
     def domain_M(self) -> list[float]:
@@ -104,7 +106,9 @@ class Sheet:
         groups, sizes = np.unique(self.group_R[rollouts], return_counts=True)
         first_G1 = np.concatenate([[0], np.cumsum(sizes)])
         names = tuple(self.names[g] for g in groups)
-        part = Sheet(self.batch, self.credits, self.labels, self.order_R[rollouts], order_S, start_R1, first_G1, names)
+        part = Sheet(
+            self.batch, self.credits, self.labels, self.order_R[rollouts], order_S, start_R1, first_G1, names
+        )
         part.__dict__["domain_M"] = self.domain_M
         return part
 
@@ -148,7 +152,7 @@ class Sheet:
         if not self.batch.has(name):
             return np.zeros(len(order)), np.zeros(len(order), bool)
         column = self.batch.column(name)
-        values = np.asarray(column.values, float)[order]
+        values = _drawable(column.values)[order]
         return values, column.mask(len(column.values))[order]
 
 
@@ -179,9 +183,7 @@ def _appearance(batch: Batch) -> Ints:
 
 
 def _grouped(batch: Batch) -> tuple[Ints, tuple[str, ...]]:
-    codes, first, inverse = np.unique(
-        np.asarray(batch.group_R), return_index=True, return_inverse=True
-    )
+    codes, first, inverse = np.unique(np.asarray(batch.group_R), return_index=True, return_inverse=True)
     shown = np.argsort(first, kind="stable")
     rank = np.empty(len(shown), int)
     rank[shown] = np.arange(len(shown))
@@ -189,10 +191,12 @@ def _grouped(batch: Batch) -> tuple[Ints, tuple[str, ...]]:
     return order, tuple(visible(str(batch.group_names[codes[g]])) for g in shown)
 
 
-def _check(credits: Sequence[Any]) -> None:
+def _check(credits: Sequence[Credit]) -> None:
     if not credits:
         raise ParamError(
-            "a report needs at least one result, got none", code="ACC821", hint="report(assign(batch, 'grpo'), path)"
+            "a report needs at least one result, got none",
+            code="ACC821",
+            hint="report(assign(batch, 'grpo'), path)",
         )
     if len(credits) > MAX_METHODS:
         raise ParamError(
@@ -200,6 +204,8 @@ def _check(credits: Sequence[Any]) -> None:
             code="ACC822",
             hint="Write several reports",
         )
+    for credit in credits:
+        _check_steps(credit)
     first = credits[0].batch
     for other in credits[1:]:
         same = other.batch is first or (
@@ -213,7 +219,16 @@ def _check(credits: Sequence[Any]) -> None:
             )
 
 
-def _labels(credits: Sequence[Any]) -> tuple[str, ...]:
+def _check_steps(credit: Credit) -> None:
+    if len(credit.steps) != credit.batch.n_steps:
+        raise ParamError(
+            f"{credit.card.id} gives a table, not a credit of each step, so a report cannot show it",
+            code="ACC826",
+            hint="Leave it out, or print its `table`",
+        )
+
+
+def _labels(credits: Sequence[Credit]) -> tuple[str, ...]:
     """Return method ids; where an id occurs twice, with the parameters that set the results apart."""
     ids = [str(c.card.id) for c in credits]
     out = []
@@ -223,6 +238,11 @@ def _labels(credits: Sequence[Any]) -> tuple[str, ...]:
         label = ids[i] + (":" + ",".join(changed) if changed else "")
         out.append(label if label not in out else f"{label} ({i + 1})")
     return tuple(out)
+
+
+def _drawable(values: Array) -> Floats:
+    drawable: Floats = np.clip(np.asarray(values, float), -LARGEST, LARGEST)
+    return drawable
 
 
 def _coded(column: Any) -> tuple[Array, Sequence[Any]]:

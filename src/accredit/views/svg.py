@@ -36,7 +36,9 @@ class Picture(str):
         try:
             target.write_text(self, encoding="utf-8", newline="\n")
         except OSError as error:
-            raise StoreError(f"cannot write {target}: {error.strerror}", hint="Give a path in a folder that exists") from error
+            raise StoreError(
+                f"cannot write {target}: {error.strerror}", hint="Give a path in a folder that exists"
+            ) from error
         return target
 
     def _repr_svg_(self) -> str:

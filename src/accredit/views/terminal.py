@@ -75,7 +75,12 @@ def show_matrix(console: Console, credit: Credit, group: str) -> None:
     """
     matrix = matrix_of(credit, group)
     console.print(Text(matrix.sentence, style="bold"))
-    console.print(Text(f"credit of {matrix.method}; colour ends at ±{matrix.end:.3g}; ' = same state as in another row", style="dim"))
+    console.print(
+        Text(
+            f"credit of {matrix.method}; colour ends at ±{matrix.end:.3g}; ' = same state as in another row",
+            style="dim",
+        )
+    )
     rows = matrix.rows[: _room(console)]
     for line in _matrix_lines(matrix, len(rows), console.width):
         console.print(line, no_wrap=True, overflow="crop")
@@ -95,7 +100,9 @@ def show_top(console: Console, credit: Credit, n: int = 10) -> None:
     if not order:
         console.print(Text("All credit is zero."))
         return
-    title = f"The {len(order)} most decisive of {credit.batch.n_steps:,} steps under {one_line(credit.card.id)}"
+    title = (
+        f"The {len(order)} most decisive of {credit.batch.n_steps:,} steps under {one_line(credit.card.id)}"
+    )
     console.print(Text(title, style="bold"))
     table = _table()
     for name in ("credit", "rollout", "step"):
@@ -105,7 +112,9 @@ def show_top(console: Console, credit: Credit, n: int = 10) -> None:
         r = int(np.searchsorted(credit.batch.step_start_R1, s, side="right")) - 1
         t = s - int(credit.batch.step_start_R1[r])
         value = float(credit.steps[s])
-        table.add_row(_signed(value), Text(shorten(one_line(credit.batch.ids[r]), 32)), str(t), Text(_action(credit, s)))
+        table.add_row(
+            _signed(value), Text(shorten(one_line(credit.batch.ids[r]), 32)), str(t), Text(_action(credit, s))
+        )
     console.print(table)
 
 

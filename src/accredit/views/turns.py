@@ -132,7 +132,13 @@ def _waterfall(sheet: Sheet, value_method: bool) -> Waterfall:
     return Waterfall(
         one_line(sheet.ids[0]),
         sheet.labels[0],
-        tuple(_turns(sheet, start, [float(v) if k and value_method else None for v, k in zip(values, known, strict=True)])),
+        tuple(
+            _turns(
+                sheet,
+                start,
+                [float(v) if k and value_method else None for v, k in zip(values, known, strict=True)],
+            )
+        ),
         start,
         float(scores_of(sheet)[0]) if value_method else None,
         float(reward[0]) if scored[0] else None,

@@ -83,11 +83,19 @@ def _row(turn: Turn, y: float, x: _X) -> str:
         text(ACTION, y + 17, shorten(turn.action, 30), fill=INK),
         element("rect", x=a, y=top, width=max(b - a, 1.2), height=BAR, fill=fill, rx=2),
         element("line", x1=x(turn.after), x2=x(turn.after), y1=y + ROW / 2, y2=y + ROW * 1.5, stroke=LINE),
-        text(LEFT + PLOT + RIGHT - 10, y + 17, f"{glyph(turn.credit)} {signed(turn.credit)}", text_anchor="end", fill=INK),
+        text(
+            LEFT + PLOT + RIGHT - 10,
+            y + 17,
+            f"{glyph(turn.credit)} {signed(turn.credit)}",
+            text_anchor="end",
+            fill=INK,
+        ),
     ]
     if turn.value is not None:
         parts.append(
-            element("circle", cx=x(turn.value), cy=y + ROW / 2, r=3, fill="#FFFFFF", stroke=INK, stroke_width=1.6)
+            element(
+                "circle", cx=x(turn.value), cy=y + ROW / 2, r=3, fill="#FFFFFF", stroke=INK, stroke_width=1.6
+            )
         )
     return "".join(parts)
 
@@ -98,7 +106,12 @@ def _residual(fall: Waterfall, y: float, x: _X) -> str:
     hatch = element(
         "defs",
         element(
-            "pattern", stripes, id="hatch", width=6, height=6, patternUnits="userSpaceOnUse",
+            "pattern",
+            stripes,
+            id="hatch",
+            width=6,
+            height=6,
+            patternUnits="userSpaceOnUse",
             patternTransform="rotate(45)",
         ),
     )

@@ -65,8 +65,9 @@ def report(
 
     Example:
         >>> import accredit as ac
-        >>> credit = ac.assign([{"id": "a", "group": "g", "reward": 1, "steps": [{"action": "go"}]},
-        ...                     {"id": "b", "group": "g", "reward": 0, "steps": [{"action": "wait"}]}], "grpo")
+        >>> won = {"id": "a", "group": "g", "reward": 1, "steps": [{"action": "go"}]}
+        >>> lost = {"id": "b", "group": "g", "reward": 0, "steps": [{"action": "wait"}]}
+        >>> credit = ac.assign([won, lost], "grpo")
         >>> report(credit, getfixture("tmp_path") / "report.html").name
         'report.html'
     """
@@ -91,7 +92,9 @@ class _Writer:
 
 def _write_file(writer: _Writer, target: Path, text: TextMode | None, notice: str = "") -> Path:
     head = _head(writer.sheet, writer.title, notice)
-    blocks = None if text == "preview" else _blocks(writer, head, "full", PREVIEW_PAST if text is None else None)
+    blocks = (
+        None if text == "preview" else _blocks(writer, head, "full", PREVIEW_PAST if text is None else None)
+    )
     mode: TextMode = "full"
     if blocks is None:
         mode = "preview"
@@ -124,7 +127,7 @@ def _blocks(
 def _head(sheet: Sheet, title: str, notice: str = "") -> dict[str, Any]:
     """Return the index head: names, methods, comparisons, health."""
     reward, ok = sheet.rollout_column("reward_R")
-    head = {
+    head: dict[str, Any] = {
         "format": "accredit.report/1",
         "title": one_line(title),
         "made": f"accredit {sheet.credits[0].provenance.get('accredit', '')}".strip(),
@@ -213,7 +216,10 @@ def _write_folder(writer: _Writer, target: Path, text: TextMode | None) -> Path:
     for number, groups in enumerate(parts, 1):
         of_group[groups] = number
         rows = np.flatnonzero(np.isin(sheet.group_R, groups))
-        notice = f"Part {number} of {len(parts)}: groups {groups[0] + 1} to {groups[-1] + 1} of {len(sheet.names)}. The whole is in index.html."
+        notice = (
+            f"Part {number} of {len(parts)}: groups {groups[0] + 1} to {groups[-1] + 1} "
+            f"of {len(sheet.names)}. The whole is in index.html."
+        )
         part = _Writer(sheet.pick(rows), writer.title, writer.decode)
         _write_file(part, folder / _part_name(number), text, notice)
     return _write_index(writer, folder, [_part_name(int(n)) for n in of_group])
@@ -239,7 +245,8 @@ def _write_index(writer: _Writer, folder: Path, pages: Sequence[str]) -> Path:
     head["sampled"] = True
     head["textNote"] = "texts are in the pages of the parts"
     head["notice"] = (
-        f"{len(sheet.ids):,} rollouts: this page holds the statistics of all of them; a group opens in the page of its part."
+        f"{len(sheet.ids):,} rollouts: this page holds the statistics of all of them; "
+        "a group opens in the page of its part."
     )
     arrays = index_arrays(small)
     # Groups keep their places; those without a linked rollout are empty here.

@@ -170,7 +170,10 @@ export function App({ model }) {
   latest.current = { place, go, model, move: stepMover(model, place, go), letters };
   const copy = () => copyLink().then(setSaid);
   useKeys({ copy, setHelp, letters: () => latest.current.letters }, latest);
-  useEffect(() => { model.openWords().then(() => setWordsReady(true)); }, [model]);
+  useEffect(() => {
+    requestAnimationFrame(() => performance.mark("accredit:ready"));
+    model.openWords().then(() => setWordsReady(true));
+  }, [model]);
   useEffect(() => keep("letters", letters ? "on" : "off"), [letters]);
   useEffect(() => setSaid(""), [place]);
   const shared = useMemo(() => (place.g === null ? new Map() : model.shared(place.g)), [place.g]);

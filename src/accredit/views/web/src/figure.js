@@ -35,13 +35,13 @@ function Table({ table, caption }) {
   </div>`;
 }
 
-export function Figure({ name, title, note, table, legend, children }) {
+export function Figure({ name, title, note, table, legend, children, level = 1 }) {
   const [shown, setShown] = useState(false);
   const data = shown ? table() : null;
   return html`<section class="figure" aria-labelledby=${`title-${name}`}>
     <div class="figure-head">
       <div>
-        <h2 id=${`title-${name}`}>${title}</h2>
+        ${level === 1 ? html`<h1 id=${`title-${name}`}>${title}</h1>` : html`<h2 id=${`title-${name}`}>${title}</h2>`}
         <p class="note">${note}</p>
       </div>
       ${table && html`<div class="figure-tools">

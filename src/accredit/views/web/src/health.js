@@ -38,7 +38,7 @@ function Bars({ name, heading, unit, data }) {
   const width = 100 / Math.max(list.length, 1);
   const few = list.length <= 12;
   const table = () => ({ columns: [unit, "count"], rows: list.map((b) => [b.label, b.n]) });
-  return html`<div class="bars"><${Figure} name=${name} title=${heading} note=${`n = ${total.toLocaleString("en-US")}${data.mean === undefined || !total ? "" : `, mean ${number(data.mean)}`}`} table=${table}>
+  return html`<div class="bars"><${Figure} level=${2} name=${name} title=${heading} note=${`n = ${total.toLocaleString("en-US")}${data.mean === undefined || !total ? "" : `, mean ${number(data.mean)}`}`} table=${table}>
     <svg class="hist" width="100%" height="120" role="img" aria-label=${`${heading}. ${list.slice(0, 24).map((b) => `${b.label}: ${b.n}`).join("; ")}`}>
       <line class="zero" x1="0" x2="100%" y1="100" y2="100" />
       ${list.map((b, i) => html`<rect x=${`${i * width + width * 0.08}%`} width=${`${width * 0.84}%`} y=${100 - (b.n / top) * 84} height=${(b.n / top) * 84}><title>${`${b.label}: ${b.n}`}</title></rect>

@@ -38,9 +38,9 @@ function finding(model, g, m) {
   return `Better and worse rollouts part most at step ${best.t}: mean credit ${signed(best.a)} (n = ${best.na}) against ${signed(best.b)} (n = ${best.nb})`;
 }
 
-function label(model, step, r, t, value, extra) {
+function label(model, step, r, t, extra) {
   const action = model.action(step);
-  return `${model.ids[r]}, step ${t}: ${signed(value)}${action ? `, ${clip(action, 80)}` : ""}${extra}`;
+  return `${model.ids[r]} step ${t}${action ? `, ${clip(action, 80)}` : ""}${extra}`;
 }
 
 function Cell({ model, step, r, t, m, cell, wide, sharedHere, sameAsChosen, chosen, pick, columns }) {
@@ -48,10 +48,12 @@ function Cell({ model, step, r, t, m, cell, wide, sharedHere, sameAsChosen, chos
   const prefix = model.isPrefix(r, t);
   const marks = [`cell ${shade(value, model.end(m))}`, sharedHere && "shared", sameAsChosen && "same", chosen && "chosen", prefix && "prefix"];
   const extra = (prefix ? ", shared with the parent" : "") + (sharedHere ? ", same state as in another rollout" : "");
+  const shown = prefix ? "┄" : wide ? `${glyph(value)} ${signed(value, 2)}` : glyph(value);
+  const told = label(model, step, r, t, extra);
   return html`<div role="gridcell" class=${marks.filter(Boolean).join(" ")} aria-colindex=${t + 3} aria-selected=${chosen}
-    tabindex=${chosen ? 0 : -1} data-cell=${chosen ? "chosen" : null} title=${label(model, step, r, t, value, extra)}
-    aria-label=${label(model, step, r, t, value, extra)} onClick=${() => pick(r, t)}
-    style=${{ left: `${t * cell}px`, width: `${cell}px` }}>${prefix ? "┄" : wide ? `${glyph(value)} ${signed(value, 2)}` : glyph(value)}</div>`;
+    tabindex=${chosen ? 0 : -1} data-cell=${chosen ? "chosen" : null} title=${`${signed(value)}, ${told}`}
+    aria-label=${`${shown}, ${wide ? "" : `${signed(value)}, `}${told}`} onClick=${() => pick(r, t)}
+    style=${{ left: `${t * cell}px`, width: `${cell}px` }}>${shown}</div>`;
 }
 
 function moved(model, rows, place, key) {

@@ -98,8 +98,8 @@ function Turn({ model, place, go, group, values, offsets, end, t, say }) {
   const asText = !group.head.pieces && spoken && runs.length <= 1;
   const frozen = model.arrays.frozen[step];
   return html`<article class=${`token-turn ${chosen ? "chosen" : ""}`} ref=${ref} aria-label=${`turn ${t}`}>
-    <h3><button type="button" class="plain" onClick=${() => go({ s: t })}>step ${t}</button> <${Chip} value=${model.credit(place.m)[step]} end=${model.end(place.m)} />
-      <small>${count(n, "token")}, their sum ${signed(values.sum[local])}${frozen ? ", not trained" : ""}</small></h3>
+    <h2><button type="button" class="plain" onClick=${() => go({ s: t })}>step ${t}</button> <${Chip} value=${model.credit(place.m)[step]} end=${model.end(place.m)} />
+      <small>${count(n, "token")}, their sum ${signed(values.sum[local])}${frozen ? ", not trained" : ""}</small></h2>
     ${n === 0 || values.kind === "sum"
       ? html`<p class="other">${spoken || "no policy token"}</p>`
       : asText

@@ -1,0 +1,82 @@
+"""Sheet order, and any batch whatever can be shown."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accredit.data import Batch, Credit, MethodCard, Parts
+from accredit.views.blocks import Block, pack, unpack
+from accredit.views.explanations import ALL_UP_TO, explained_steps
+from accredit.views.notebook import notebook_html
+from accredit.views.payload import Detail, group_block, index_arrays, method_heads, words_block
+from accredit.views.sheet import sheet_of
+from accredit.views.write import _head
+from tests.strategies import batches
+from tests.views.made import made, value_result
+
+
+def numbered(batch: Batch, seed: int) -> Credit:
+    """A result with other numbers at every step, the needs of a value method, and random tokens."""
+    chance = np.random.default_rng(seed)
+    steps = np.round(chance.normal(size=batch.n_steps), 2)
+    card = MethodCard("numbered", "made up", frozenset({"reward", "value"}), "step", frozenset(), "none", ())
+    return Credit(
+        batch, card, {}, Parts(steps, parts={"a": steps}), lambda: chance.normal(size=batch.n_tokens)
+    )
+
+
+@given(batches(), st.integers(0, 3), st.sampled_from(["full", "preview"]))
+def test_every_batch_can_be_packed_and_every_step_is_there_once(batch, seed, text):
+    sheet = sheet_of(numbered(batch, seed))
+    index = unpack(pack(Block(_head(sheet, "t"), index_arrays(sheet))))
+    assert np.sort(sheet.order_S).tolist() == list(range(batch.n_steps))
+    assert np.allclose(index.arrays["credit.0"], sheet.credits[0].steps[sheet.order_S], rtol=1e-6)
+    assert len(set(index.head["ids"])) == len(batch)
+    unpack(pack(words_block(sheet)))
+    for g in range(len(sheet.names)):
+        block = unpack(pack(group_block(sheet, g, Detail(text, None, explained_steps(sheet, set())))))
+        steps = sheet.group_steps(g)
+        for name, pool in block.head["text"].items():
+            codes = block.arrays[f"text.{name}"]
+            assert len(codes) == steps.stop - steps.start
+            assert codes.max() < len(pool)
+            assert codes.min() >= -1
+
+
+@given(batches(), st.integers(0, 3))
+def test_every_batch_has_a_notebook_view_without_script(batch, seed):
+    page = notebook_html(numbered(batch, seed))
+    assert len(page.encode("utf-8")) < 100_000
+    assert "<script" not in page
+
+
+@given(batches(), st.data())
+def test_a_part_of_a_sheet_shows_the_same_numbers(batch, data):
+    sheet = sheet_of(numbered(batch, 0))
+    chosen = np.array(sorted(data.draw(st.sets(st.integers(0, max(len(batch) - 1, 0))))), int)
+    chosen = chosen[chosen < len(batch)]
+    part = sheet.pick(chosen)
+    assert [sheet.ids[r] for r in chosen] == part.ids
+    expected = [sheet.order_S[sheet.start_R1[r] : sheet.start_R1[r + 1]] for r in chosen]
+    assert np.concatenate([*expected, np.zeros(0, int)]).tolist() == part.order_S.tolist()
+    assert sheet.domain_M == part.domain_M
+
+
+def test_method_heads_are_json():
+    assert json.loads(json.dumps(method_heads(sheet_of(value_result(made())))))[0]["value"] is True
+
+
+def test_every_rollout_has_its_largest_step_explained_where_not_all_are():
+    batch = made(groups=40, rollouts=16, steps=20, tokens=1)
+    sheet = sheet_of(value_result(batch))
+    assert len(sheet.order_S) > ALL_UP_TO / 2
+    wanted = explained_steps(sheet_of([value_result(batch), value_result(batch, broken=True)]), {3})[0]
+    assert 3 in wanted
+    for r in range(len(batch)):
+        steps = slice(int(sheet.start_R1[r]), int(sheet.start_R1[r + 1]))
+        size = np.abs(sheet.credit_MS[0][steps])
+        assert steps.start + int(np.argmax(size)) in wanted
