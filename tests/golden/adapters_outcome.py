@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import groupby
 from typing import Any
 
@@ -10,25 +11,22 @@ from tests.golden.interface import Call, Golden, GoldenError, adapts, steps, tok
 READ = {"steps": steps, "tokens": tokens}
 # verl's and TRL's scores are step rewards plus outcome, whatever they add up to.
 REWARDS: dict[str, Any] = {"outcome_in_steps": "no"}
-# What the files say of a group of one -> our policy.
-SINGLETONS = {
-    "mean 0, std 1 (advantage = raw score)": "raw",
-    "mean 0": "raw",
-    "baseline 0": "raw",
-    "raw": "raw",
-    "raw score": "raw",
-    "raw score (verl rloo)": "raw",
-    "0": "zero",
-    "zero": "zero",
-    "0 (verl rloo_vectorized)": "zero",
-}
+# What the files say of a group of one -> our policy; the first pattern that is found decides.
+SINGLETONS = (
+    (r"^(0|zero)\b", "zero"),
+    (r"raw|baseline 0|mean (is )?0|alpha \* S", "raw"),
+)
 TRL_SCALE = {"group": "group", True: "group", "batch": "batch", "none": "none", False: "none"}
 
 
 def _singleton(golden: Golden, default: str) -> str:
-    if "single_rollout_group" not in golden.params:
-        return default
-    return str(golden.one_of("single_rollout_group", SINGLETONS))
+    said = golden.get("single_rollout_group", default)
+    for pattern, policy in SINGLETONS:
+        if isinstance(said, str) and re.search(pattern, said):
+            return policy
+    raise GoldenError(
+        f"param 'single_rollout_group' is {said!r}; known are texts with '0', 'mean 0' or 'raw'"
+    )
 
 
 def _groups_of(golden: Golden) -> None:
@@ -49,7 +47,9 @@ def grpo(golden: Golden) -> Call:
         "grpo": "verl",
         "verl": "verl",
         "grpo_vectorized": "verl",
+        "vectorized": "verl",
         "Dr.GRPO advantage (mean only)": "verl-mean",
+        "Dr.GRPO": "verl-mean",
         "dr-grpo": "verl-mean",
         "trl": "trl",
     }
@@ -113,7 +113,7 @@ def grpo_passk(golden: Golden) -> Call:
 @adapts("rloo")
 def rloo(golden: Golden) -> Call:
     golden.no_effect("convention", "note")
-    kinds = {"rloo": "raw", "verl": "raw", "rloo_vectorized": "zero", "trl": "zero"}
+    kinds = {"rloo": "raw", "verl": "raw", "rloo_vectorized": "zero", "vectorized": "zero", "trl": "zero"}
     singleton = golden.one_of("variant", kinds, "rloo")
     _groups_of(golden)
     kwargs = {

@@ -4,7 +4,7 @@ from accredit.index.core import Index, OutcomeInSteps, first_seen
 from accredit.index.explaining import group_members, rollout_term, visit_term
 from accredit.index.graph import StateGraph
 from accredit.index.groups import GroupStats, flat_groups
-from accredit.index.rewards import carrier_S, has_score_R, token_rewards
+from accredit.index.rewards import carrier_S, has_score_R, token_returns, token_rewards
 from accredit.index.segments import discounted_sum, last_of_row, row_of, segment_sum, shifted
 from accredit.index.states import NORMALISERS, Key, similar_clusters, state_codes, word_keys
 
@@ -28,6 +28,7 @@ __all__ = [
     "shifted",
     "similar_clusters",
     "state_codes",
+    "token_returns",
     "token_rewards",
     "visit_term",
     "word_keys",

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from accredit.index.core import Index
-from accredit.index.segments import segment_sum
+from accredit.index.segments import discounted_sum, segment_sum
 from accredit.typing import BoolArray, Floats, Ints
 
-__all__ = ["COMPONENT", "carrier_S", "components_of", "has_score_R", "token_rewards"]
+__all__ = ["COMPONENT", "carrier_S", "components_of", "has_score_R", "token_returns", "token_rewards"]
 
 COMPONENT = "rewards."
 
@@ -54,6 +54,37 @@ def token_rewards(index: Index) -> Floats:
     carrier = carrier_S(index)
     held = carrier >= 0
     return segment_sum(index.reward_S[held], carrier[held], index.batch.n_tokens)
+
+
+def token_returns(index: Index, gamma: float) -> Floats:
+    """Return the discounted return to go of each policy token ``[T]``: ``x_k = r_k + gamma x_{k+1}``.
+
+    Only policy tokens discount. Inside a step the return decays towards the step's last token, so
+    the scan runs over steps, not tokens.
+
+    Args:
+        index: of the batch.
+        gamma: discount a policy token.
+
+    Example:
+        >>> from accredit.data import Batch
+        >>> steps = [{"n_tokens": 2, "reward": 1}, {"n_tokens": 1}]
+        >>> batch = Batch.from_records([{"id": "a", "group": "g", "reward": 4, "steps": steps}])
+        >>> token_returns(Index(batch), 0.5).tolist()
+        [1.5, 3.0, 4.0]
+    """
+    reward = token_rewards(index)
+    full = np.flatnonzero(index.tokens_S)
+    size, last = index.tokens_S[full], index.batch.token_start_S1[full + 1] - 1
+    start = np.searchsorted(full, index.batch.step_start_R1)
+    at_last = discounted_sum(reward[last], start, gamma ** np.append(size[1:], 0).astype(np.float64))
+    found = np.repeat(at_last, size)
+    if gamma != 1.0 and found.size:
+        decay = gamma ** np.arange(int(size.max()), dtype=np.float64)
+        found *= decay[np.repeat(last, size) - np.arange(found.size)]
+    first = index.batch.token_start_S1[full][size > 1]
+    found[first] += reward[first]  # what an empty first step handed on
+    return found
 
 
 def components_of(index: Index) -> tuple[str, ...]:

@@ -18,15 +18,14 @@ from accredit.index import (
     GroupStats,
     Index,
     carrier_S,
-    discounted_sum,
     group_members,
     segment_sum,
-    token_rewards,
+    token_returns,
 )
 from accredit.index.rewards import components_of
 from accredit.methods._params import GroupParams, bounded, choice
 from accredit.methods._registry import method
-from accredit.spread import whiten
+from accredit.spread import Whitening
 from accredit.typing import Floats
 
 __all__ = ["reinforce_pp", "step_values"]
@@ -122,8 +121,8 @@ def reinforce_pp(index: Index, params: Params) -> Parts:
     alone = int(scores.alone.sum()) if params.variant == "baseline" else 0
     raw = _raw(index, scores, params)
     counted_T = np.repeat(counted, index.tokens_R)
-    values = whiten(raw, counted_T, params.eps)
-    stats = GroupStats(raw, np.zeros(raw.size, np.int64), 1, counted_T)
+    stats = Whitening.over(raw, counted_T)
+    values = stats.of(raw, counted_T, params.eps)
     steps = step_values(index, values, params.step_value)
     return Parts(
         values,
@@ -132,7 +131,7 @@ def reinforce_pp(index: Index, params: Params) -> Parts:
         fallbacks={"singleton": alone},
         findings=_findings(alone, params),
         extras={"returns": raw},
-        explain=_explainer(index, params, scores, stats, steps),
+        explain=_explainer(index, params, scores, stats, raw, steps),
         unused=tuple(f"rewards.{name}" for name in components_of(index)),
     )
 
@@ -140,7 +139,7 @@ def reinforce_pp(index: Index, params: Params) -> Parts:
 def _raw(index: Index, scores: GroupStats, params: Params) -> Floats:
     """Return x ``[T]`` before whitening."""
     if params.variant == "returns":
-        return discounted_sum(token_rewards(index), index.token_start_R1, params.gamma)
+        return token_returns(index, params.gamma)
     alone = scores.values if params.singleton == "raw" else np.zeros_like(scores.values)
     return np.repeat(np.where(scores.alone, alone, scores.centred), index.tokens_R)
 
@@ -154,9 +153,9 @@ def _findings(alone: int, params: Params) -> tuple[Finding, ...]:
 
 
 def _explainer(
-    index: Index, params: Params, scores: GroupStats, stats: GroupStats, steps: Floats
+    index: Index, params: Params, scores: GroupStats, stats: Whitening, raw: Floats, steps: Floats
 ) -> Explainer:
-    x_S = step_values(index, stats.values, params.step_value)
+    x_S = step_values(index, raw, params.step_value)
 
     def explain(s: int) -> Explanation:
         r, t = int(index.rollout_S[s]), int(index.position_S[s])
@@ -164,10 +163,10 @@ def _explainer(
         if not scores.use[r] or not index.tokens_R[r]:
             why = "no policy tokens" if scores.use[r] else "not counted"
             return Explanation("reinforce-pp", name, t, float(steps[s]), (), (f"{why}: exactly 0",))
-        x, mean, var = float(x_S[s]), float(stats.mean[0]), float(stats.std()[0]) ** 2
-        n = int(stats.size[0])
-        text = f"(x {x:.6g} - mean {mean:.6g} of {n} tokens) / sqrt(var {var:.6g} + {params.eps:g})"
-        inputs = {"x": x, "mean": mean, "var": var, "eps": params.eps, "n": float(n)}
+        x, mean, var = float(x_S[s]), stats.mean, stats.var
+        text = f"(x {x:.6g} - mean {mean:.6g} of {stats.n} tokens) / sqrt(var {var:.6g} + {params.eps:g})"
+        text += " [all equal: exactly 0]" if stats.tie else ""
+        inputs = {"x": x, "mean": mean, "var": var, "eps": params.eps, "n": float(stats.n)}
         if params.variant == "baseline":
             members, note = group_members(index, scores, r), "x = score - mean of the group"
         else:

@@ -10,9 +10,10 @@ import numpy as np
 
 from accredit.errors import ParamError, suggest
 from accredit.index import GroupStats, Index, row_of
+from accredit.index.groups import FLAT
 from accredit.typing import BoolArray, Floats, Ints
 
-__all__ = ["Spread", "Unit", "loss_weights", "spread_tokens", "token_mask", "whiten"]
+__all__ = ["Spread", "Unit", "Whitening", "loss_weights", "spread_tokens", "token_mask", "whiten"]
 
 Level: TypeAlias = Literal["none", "rollout", "group", "batch"]
 Unit: TypeAlias = Literal["token", "turn", "rollout"]
@@ -124,10 +125,61 @@ def _level_ids(index: Index, level: str) -> tuple[Ints, int]:
     return index.group_R[rollout_T], index.n_groups
 
 
+@dataclass(frozen=True, slots=True)
+class Whitening:
+    """Mean and unbiased variance of some values, and the values whitened by them.
+
+    Args:
+        mean: of the counted values; 0 if there is none.
+        var: unbiased; 0 for a tie or fewer than two values.
+        n: number of counted values.
+        tie: whether they do not spread (relative to 1e-12).
+    """
+
+    mean: float
+    var: float
+    n: int
+    tie: bool
+
+    @classmethod
+    def over(cls, values: Floats, counted: BoolArray) -> Whitening:
+        """Return the statistics of the counted values.
+
+        Args:
+            values: ``[T]``.
+            counted: ``[T]``.
+        """
+        inside = values if counted.all() else values[counted]
+        if not inside.size:
+            return cls(0.0, 0.0, 0, tie=True)
+        low, high, mean = float(inside.min()), float(inside.max()), float(inside.mean())
+        tie = not high - low > FLAT * max(1.0, abs(low), abs(high))
+        if tie or inside.size < 2:
+            return cls(mean, 0.0, inside.size, tie=True)
+        away = inside - mean
+        return cls(mean, float(away @ away) / (inside.size - 1), inside.size, tie=False)
+
+    def of(self, values: Floats, counted: BoolArray, eps: float = 1e-8) -> Floats:
+        """Return ``(x - mean) / sqrt(var + eps)`` of counted values; 0 elsewhere and in a tie.
+
+        Args:
+            values: ``[T]``.
+            counted: ``[T]``.
+            eps: inside the root.
+        """
+        if self.tie:
+            return np.zeros_like(values)
+        found = values - self.mean
+        found /= np.sqrt(self.var + eps)
+        if self.n < values.size:
+            found[~counted] = 0.0
+        return found
+
+
 def whiten(values: Floats, counted: BoolArray, eps: float = 1e-8) -> Floats:
     """Return ``(x - mean) / sqrt(var + eps)`` over counted values, var unbiased; 0 elsewhere.
 
-    Fewer than two counted values: they are only centred (0). All equal: exactly 0.
+    Fewer than two counted values, or all equal: exactly 0.
 
     Args:
         values: ``[T]``.
@@ -135,10 +187,12 @@ def whiten(values: Floats, counted: BoolArray, eps: float = 1e-8) -> Floats:
         eps: inside the root.
 
     Source: verl 0.9.1 ``masked_whiten``.
+
+    Example:
+        >>> whiten(np.array([1.0, 0.0, 9.0]), np.array([True, True, False])).round(4).tolist()
+        [0.7071, -0.7071, 0.0]
     """
-    stats = GroupStats(values, np.zeros(values.size, np.int64), 1, counted)
-    found: Floats = stats.centred / np.sqrt(stats.std()[0] ** 2 + eps)
-    return found
+    return Whitening.over(values, counted).of(values, counted, eps)
 
 
 def loss_weights(index: Index, unit: Unit = "token") -> Floats:
@@ -151,7 +205,8 @@ def loss_weights(index: Index, unit: Unit = "token") -> Floats:
     """
     mask = token_mask(index).astype(np.float64)
     if unit == "token":
-        return mask / max(1.0, mask.sum())
+        equal: Floats = mask / max(1.0, float(mask.sum()))
+        return equal
     if unit not in ("turn", "rollout"):
         raise ParamError(f"unit must be one of token, turn, rollout; got {unit!r}")
     rows = index.batch.token_start_S1 if unit == "turn" else index.token_start_R1
