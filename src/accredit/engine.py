@@ -93,8 +93,7 @@ def assign(
     parts = dataclasses.replace(parts, findings=findings)
 
     def tokens() -> Any:
-        per_token = chosen.card.yields == "token"
-        return spread_tokens(index, parts.values, how, per_token=per_token)
+        return spread_tokens(index, parts.values, how, per_token=parts.steps is not None)
 
     in_force = {f.name: getattr(checked, f.name) for f in dataclasses.fields(checked)} | {
         "key": key if key is None or isinstance(key, str) else repr(key),
@@ -180,10 +179,11 @@ def _how_to_get(need: str) -> str:
 def _check_parts(card: MethodCard, parts: Parts, batch: Batch) -> None:
     if card.yields == "table":
         return
-    size = batch.n_tokens if card.yields == "token" else batch.n_steps
-    assert parts.values.shape == (size,), (card.id, parts.values.shape, size)
+    # A method with a granularity yields tokens on its card and, on request, steps alone.
+    assert parts.steps is None or card.yields == "token", card.id
     assert parts.steps is None or parts.steps.shape == (batch.n_steps,), card.id
-    assert (parts.steps is not None) == (card.yields == "token"), card.id
+    size = batch.n_steps if parts.steps is None else batch.n_tokens
+    assert parts.values.shape == (size,), (card.id, parts.values.shape, size)
     if not np.isfinite(parts.values).all():
         raise DataError(
             f"method {card.id!r} returned values that are not finite",

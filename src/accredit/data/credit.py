@@ -36,7 +36,7 @@ class Credit:
 
     Attributes:
         steps: float64 ``[S]``, credit of each step in the batch's order.
-        parts: named addends of the credit, ``[S]`` or ``[T]`` as the method yields.
+        parts: named addends of the credit, ``[T]`` where ``per_token``, else ``[S]``.
         extras: named read-outs of the method.
         coverage: shares of steps and groups with information beyond the outcome broadcast.
     """
@@ -72,6 +72,11 @@ class Credit:
     def method(self) -> str:
         """The method's id."""
         return self.card.id
+
+    @property
+    def per_token(self) -> bool:
+        """Whether values and parts belong to tokens (``[T]``) rather than to steps (``[S]``)."""
+        return self.result.steps is not None
 
     @cached_property
     def tokens(self) -> Floats:

@@ -86,9 +86,9 @@ class Parts:
     """What a method returns.
 
     Args:
-        values: the credit: float64 ``[S]`` (yields step) or ``[T]`` (yields token).
+        values: the credit: float64 ``[T]`` where ``steps`` is given, else ``[S]``.
         parts: named addends of ``values``, same shape; they sum to it.
-        steps: step credit ``[S]`` of a token method (required there, None for step methods).
+        steps: step credit ``[S]`` beside token credit; None = ``values`` are step credit.
         informed_S: steps that got information beyond the outcome broadcast; None = none did.
         fallbacks: how often each fallback was taken, by name.
         findings: what the user should know about this run.

@@ -131,7 +131,7 @@ def rollout_steps(credit: Credit, rollout: str) -> dict[str, Any]:
     """
     batch = credit.batch
     r = batch.position(rollout)
-    per_step = credit.card.yields == "step"
+    per_step = not credit.per_token
     steps = []
     for s in batch.steps_of(r):
         told = _told(credit, s, r)
