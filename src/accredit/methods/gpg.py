@@ -62,11 +62,11 @@ def gpg(index: Index, params: Params) -> Parts:
     Source: verl ``compute_gpg_outcome_advantage``.
 
     Example:
-        >>> from accredit.data import Batch
-        >>> batch = Batch.from_records(
+        >>> import accredit as ac
+        >>> records = [
         ...     {"id": str(i), "group": "g", "reward": r, "steps": [{}]} for i, r in enumerate([1, 0, 0, 1])
-        ... )
-        >>> gpg(Index(batch), Params()).values.tolist()
+        ... ]
+        >>> ac.assign(records, "gpg").steps.tolist()
         [1.0, -1.0, -1.0, 1.0]
     """
     scores = scores_of(index, params)

@@ -201,11 +201,11 @@ def grpo(index: Index, params: Params) -> Parts:
     Source: arXiv 2402.03300 Eq. 3; verl ``compute_grpo_outcome_advantage``.
 
     Example:
-        >>> from accredit.data import Batch
-        >>> batch = Batch.from_records(
+        >>> import accredit as ac
+        >>> records = [
         ...     {"id": str(i), "group": "g", "reward": r, "steps": [{}]} for i, r in enumerate([1, 0, 0, 1])
-        ... )
-        >>> grpo(Index(batch), Params(eps=0)).values.round(4).tolist()
+        ... ]
+        >>> ac.assign(records, "grpo").steps.round(4).tolist()
         [0.866, -0.866, -0.866, 0.866]
     """
     scores, inner = _scores(index, params)

@@ -67,12 +67,12 @@ def opo(index: Index, params: Params) -> Parts:
     Source: arXiv 2505.23585; verl ``compute_opo_outcome_advantage``.
 
     Example:
-        >>> from accredit.data import Batch
-        >>> batch = Batch.from_records(
+        >>> import accredit as ac
+        >>> records = [
         ...     {"id": str(i), "group": "g", "reward": r, "steps": [{"n_tokens": n}]}
         ...     for i, (r, n) in enumerate([(1, 10), (0.5, 10), (0, 20), (0, 40)])
-        ... )
-        >>> opo(Index(batch), Params()).values.tolist()
+        ... ]
+        >>> ac.assign(records, "opo").steps.tolist()
         [0.8125, 0.3125, -0.1875, -0.1875]
     """
     scores = scores_of(index, params)

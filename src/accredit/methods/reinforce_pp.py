@@ -102,12 +102,12 @@ def reinforce_pp(index: Index, params: Params) -> Parts:
     Source: arXiv 2501.03262; verl ``compute_reinforce_plus_plus_outcome_advantage``.
 
     Example:
-        >>> from accredit.data import Batch
-        >>> batch = Batch.from_records([
+        >>> import accredit as ac
+        >>> records = [
         ...     {"id": "a", "group": "g", "reward": 1, "steps": [{"n_tokens": 1}, {"n_tokens": 1}]},
         ...     {"id": "b", "group": "g", "reward": 0, "steps": [{"n_tokens": 2}]},
-        ... ])
-        >>> reinforce_pp(Index(batch), Params(gamma=0.5)).values.round(4).tolist()
+        ... ]
+        >>> ac.assign(records, "reinforce-pp", gamma=0.5).tokens.round(4).tolist()
         [0.2611, 1.3056, -0.7833, -0.7833]
     """
     if index.batch.n_steps and not index.batch.n_tokens:

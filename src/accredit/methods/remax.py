@@ -103,11 +103,11 @@ def remax(index: Index, params: Params) -> Parts:
     Source: arXiv 2310.10505; verl ``compute_remax_outcome_advantage``.
 
     Example:
-        >>> from accredit.data import Batch
-        >>> batch = Batch.from_records(
+        >>> import accredit as ac
+        >>> records = [
         ...     {"id": str(i), "group": "g", "reward": r, "steps": [{}]} for i, r in enumerate([1, 0.5, 0, 0])
-        ... )
-        >>> remax(Index(batch), Params(reward_baselines={"g": 0.5})).values.tolist()
+        ... ]
+        >>> ac.assign(records, "remax", reward_baselines={"g": 0.5}).steps.tolist()
         [0.5, 0.0, -0.5, -0.5]
     """
     counted = index.counted_R(params.truncated)

@@ -98,11 +98,11 @@ def rloo(index: Index, params: Params) -> Parts:
     Source: arXiv 2402.14740; verl ``compute_rloo_outcome_advantage``; TRL ``rloo_trainer``.
 
     Example:
-        >>> from accredit.data import Batch
-        >>> batch = Batch.from_records(
+        >>> import accredit as ac
+        >>> records = [
         ...     {"id": str(i), "group": "g", "reward": r, "steps": [{}]} for i, r in enumerate([1, 0.5, 0, 0])
-        ... )
-        >>> rloo(Index(batch), Params()).values.round(4).tolist()
+        ... ]
+        >>> ac.assign(records, "rloo").steps.round(4).tolist()
         [0.8333, 0.1667, -0.5, -0.5]
     """
     scores = scores_of(index, params)
