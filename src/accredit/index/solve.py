@@ -19,7 +19,7 @@ __all__ = ["RESIDUAL", "reachable", "solve_blocks", "sweep"]
 # Largest |V - (b + d M V)| that a solution may leave.
 RESIDUAL = 1e-10
 _DIRECT = 400
-_BATCH_CELLS = 1 << 23
+_BATCH_CELLS = 1 << 20
 
 
 def solve_blocks(weights: sparse.csr_array, constant_N: Floats, discount: float, block_N: Ints) -> Floats:
@@ -34,83 +34,87 @@ def solve_blocks(weights: sparse.csr_array, constant_N: Floats, discount: float,
     Raises:
         DataError: if the residual stays above 1e-10 (discount 1 and a part without an end).
     """
-    found = np.zeros(constant_N.size)
-    order = np.argsort(block_N, kind="stable")
     size_B = np.bincount(block_N)
-    start_B = np.concatenate([[0], np.cumsum(size_B)])
-    entries = weights.tocoo()
-    place_N = np.empty(order.size, np.int64)
-    place_N[order] = np.arange(order.size) - start_B[block_N[order]]
-    for blocks in _batches(size_B):
-        members = _members(order, start_B, size_B, blocks)
-        found[members.nodes] = _direct(entries, constant_N, discount, block_N, place_N, blocks, members)
-    for block in np.flatnonzero(size_B > _DIRECT).tolist():
-        nodes = order[start_B[block] : start_B[block + 1]]
-        part = sparse.csr_array(weights[nodes][:, nodes])
-        found[nodes] = _iterative(part, constant_N[nodes], discount)
+    order = np.lexsort((block_N, size_B[block_N]))
+    ordered = sparse.csr_array(weights[order][:, order])
+    right = constant_N[order]
+    sizes = size_B[block_N[order]]
+    solved = np.zeros(right.size)
+    for rows in _batches(sizes):
+        solved[rows] = _direct(ordered[rows], right[rows], sizes[rows], rows.start, discount)
+    for rows in _large(sizes):
+        block = sparse.csr_array(ordered[rows][:, rows])
+        solved[rows] = _iterative(block, right[rows], discount)
+    found = np.empty(right.size)
+    found[order] = solved
     _check(weights, constant_N, discount, found)
     return found
 
 
-class _Members:
-    """The nodes of some blocks, with each one's block and place in the padded batch."""
+def _batches(sizes: Ints) -> list[slice]:
+    """Return ranges of whole small blocks of like size, each a bounded number of matrix cells.
 
-    def __init__(self, nodes: Ints, slot: Ints, place: Ints, width: int) -> None:
-        self.nodes, self.slot, self.place, self.width = nodes, slot, place, width
-
-
-def _batches(size_B: Ints) -> list[Ints]:
-    """Return lists of blocks of like size, each list a bounded number of matrix cells."""
-    small = np.flatnonzero((size_B > 0) & (size_B <= _DIRECT))
-    small = small[np.argsort(size_B[small], kind="stable")]
-    found: list[Ints] = []
-    at = 0
-    while at < small.size:
-        least = int(size_B[small[at]])
+    Args:
+        sizes: size of the block of each node ``[N]``, ascending, nodes of a block together.
+    """
+    found: list[slice] = []
+    at, end = 0, int(np.searchsorted(sizes, _DIRECT, side="right"))
+    while at < end:
+        least = int(sizes[at])
         limit = max(least + 4, least * 5 // 4)
-        like = int(np.searchsorted(size_B[small], limit, side="right"))
-        room = max(1, _BATCH_CELLS // limit**2)
-        end = min(like, at + room)
-        found.append(small[at:end])
-        at = end
+        like = min(end, int(np.searchsorted(sizes, limit, side="right")))
+        stop = min(like, at + max(1, _BATCH_CELLS // limit**2) * least)
+        stop += _to_next_block(sizes, at, stop)
+        found.append(slice(at, stop))
+        at = stop
     return found
 
 
-def _members(order: Ints, start_B: Ints, size_B: Ints, blocks: Ints) -> _Members:
-    sizes = size_B[blocks]
-    slot = np.repeat(np.arange(blocks.size), sizes)
-    place = np.arange(slot.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    nodes = order[np.repeat(start_B[blocks], sizes) + place]
-    return _Members(nodes, slot, place, int(sizes.max()))
+def _to_next_block(sizes: Ints, at: int, stop: int) -> int:
+    """Return how many nodes are missing from ``at .. stop`` to end with a whole block."""
+    if stop >= sizes.size:
+        return 0
+    size = int(sizes[stop])
+    first_like = max(at, int(np.searchsorted(sizes, size, side="left")))
+    return -(stop - first_like) % size
 
 
-def _direct(
-    entries: sparse.coo_array,
-    constant_N: Floats,
-    discount: float,
-    block_N: Ints,
-    place_N: Ints,
-    blocks: Ints,
-    members: _Members,
-) -> Floats:
-    width = members.width
-    slot_B = np.full(int(block_N.max()) + 1, -1, np.int64)
-    slot_B[blocks] = np.arange(blocks.size)
-    row, col = entries.coords
-    slot_E = slot_B[block_N[row]]
-    keep = slot_E >= 0
-    system = np.zeros((blocks.size, width, width))
-    flat = (slot_E[keep] * width + place_N[row[keep]]) * width + place_N[col[keep]]
-    system.reshape(-1)[:] = -discount * np.bincount(flat, entries.data[keep], system.size)
+def _large(sizes: Ints) -> list[slice]:
+    """Return the range of each block that is too large to be solved directly."""
+    found = []
+    at = int(np.searchsorted(sizes, _DIRECT, side="right"))
+    while at < sizes.size:
+        found.append(slice(at, at + int(sizes[at])))
+        at += int(sizes[at])
+    return found
+
+
+def _direct(rows: sparse.csr_array, right: Floats, sizes: Ints, start: int, discount: float) -> Floats:
+    """Solve whole blocks, padded to the largest of them."""
+    width = int(sizes[-1])
+    heads = _heads(sizes)
+    slot = np.repeat(np.arange(heads.size), sizes[heads])
+    place = np.arange(right.size) - heads[slot]
+    row = np.repeat(np.arange(right.size), np.diff(rows.indptr))
+    col = place[rows.indices - start]
+    system = np.zeros((heads.size, width, width))
+    system[slot[row], place[row], col] = -discount * rows.data
     system[:, np.arange(width), np.arange(width)] += 1.0
-    right = np.zeros((blocks.size, width, 1))
-    right[members.slot, members.place, 0] = constant_N[members.nodes]
+    constant = np.zeros((heads.size, width, 1))
+    constant[slot, place, 0] = right
     try:
-        solved = np.linalg.solve(system, right)
+        solved = np.linalg.solve(system, constant)
     except np.linalg.LinAlgError:
-        solved = np.linalg.pinv(system) @ right
-    values: Floats = solved[members.slot, members.place, 0]
+        solved = np.linalg.pinv(system) @ constant
+    values: Floats = solved[slot, place, 0]
     return values
+
+
+def _heads(sizes: Ints) -> Ints:
+    """Return the first node of each block: blocks of one size follow each other."""
+    kinds, first, count = np.unique(sizes, return_index=True, return_counts=True)
+    parts = [f + k * np.arange(n // k) for k, f, n in zip(kinds, first, count, strict=True)]
+    return np.concatenate(parts)
 
 
 def _iterative(weights: sparse.csr_array, constant: Floats, discount: float) -> Floats:

@@ -82,7 +82,8 @@ def graft(index: Index, params: Params) -> Parts:
     )
     values = graph.solve(params.gamma, uniform_actions=params.action_weight == "uniform")
     td = _snapped(graph.td(values, params.gamma))
-    gae = _snapped(graph_gae(graph, td, params.gamma * params.lam))
+    by_count = params.action_weight == "count"
+    gae = _snapped(graph_gae(graph, td, params.gamma * params.lam, count_weights=by_count))
     stats = _stats(graph, gae, params)
     found = _normalised(graph, gae, stats, params.eps) if params.normalise else gae
     credit = graph.to_steps(found)
