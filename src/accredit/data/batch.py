@@ -141,6 +141,10 @@ class Batch:
         """Return the batch with findings and exclusions set."""
         return self._replace(findings=findings, excluded=excluded)
 
+    def with_provenance(self, provenance: Mapping[str, Any]) -> Batch:
+        """Return the batch with another account of where it comes from."""
+        return self._replace(provenance=provenance)
+
     def _replace(self, **changes: Any) -> Batch:
         state: dict[str, Any] = {
             "ids": self.ids,
@@ -282,6 +286,13 @@ class Batch:
         from accredit.data.export import records
 
         return records(self)
+
+    @cached_property
+    def batch_hash(self) -> str:
+        """Fingerprint of the content (``sha256:…``): equal batches have equal ones."""
+        from accredit.data.hashing import batch_hash
+
+        return batch_hash(self)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Batch):

@@ -53,7 +53,7 @@ class BatchBuilder:
         self.source = source
         self.strict = strict
         self.log = FindingLog()
-        self.header = Header()
+        self.header = Header(given=False)
         self.excluded: list[Exclusion] = []
         self._seen: dict[str, set[Scalar | None]] = {}
         self._ids: list[str] = []
@@ -68,6 +68,7 @@ class BatchBuilder:
         self._context: ListSink | None = None
         self._reset_S: list[int] = []
         self._n_records = 0
+        self._torn: dict[str, str] = {}
 
     def add(self, record: Mapping[str, Any] | Rollout, where: str = "") -> bool:
         """Add one record.
@@ -89,7 +90,10 @@ class BatchBuilder:
             parsed = parse_record(fields, place)
             self._claim(parsed, place)
         except DataError as error:
-            self.exclude(error, _id_of(fields) or place, place)
+            name = _id_of(fields)
+            self.exclude(error, name or place, place)
+            if name and error.code != "ACC101" and fields.get("row") is not None:
+                self._torn[name] = place
             return False
         self._commit(parsed)
         for finding in parsed.findings:
@@ -101,7 +105,7 @@ class BatchBuilder:
 
         The columns that it names exist in the batch even if no record has a value for them.
         """
-        self.header = header
+        self.header = header if not self.header else self.header.joined(header)
         for layout in header.layouts:
             table = self._rollout if layout.level == "rollout" else self._step
             if layout.column not in HIDDEN and layout.field not in table:
@@ -131,9 +135,20 @@ class BatchBuilder:
             outcome_in_steps=self.header.outcome_in_steps,
             provenance=self._provenance(),
         )
-        batch = join_rows(batch, self._rows, self.log)
+        batch = self._whole(join_rows(batch, self._rows, self.log))
         findings = known_again(self.header.findings, self.log.findings())
         return batch.annotated(findings, (*self.header.excluded, *self.excluded))
+
+    def _whole(self, batch: Batch) -> Batch:
+        """Return the batch without rollouts that lost one of their records."""
+        torn = [name for name in batch.ids if name in self._torn] if self._torn else []
+        for name in torn:
+            error = DataError(f"another record of rollout {name!r} cannot be used", code="ACC108")
+            self.exclude(error, name, self._torn[name])
+        if not torn:
+            return batch
+        keep = [r for r, name in enumerate(batch.ids) if name not in self._torn]
+        return batch.take(np.array(keep, np.int64))._replace(outcome_in_steps=batch._outcome_in_steps)
 
     def _provenance(self) -> dict[str, Any]:
         origin = self.header.provenance

@@ -26,6 +26,7 @@ class Header:
         findings: made when the source was first read.
         excluded: rollouts of the source that are not in the file.
         provenance: of the batch that was written.
+        given: False for files that have none.
     """
 
     layouts: tuple[Layout, ...] = ()
@@ -33,6 +34,20 @@ class Header:
     findings: tuple[Finding, ...] = ()
     excluded: tuple[Exclusion, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    given: bool = True
+
+    def __bool__(self) -> bool:
+        return self.given
+
+    def joined(self, other: Header) -> Header:
+        """Return the header of two files read as one source; the convention is decided anew."""
+        return Header(
+            (*self.layouts, *other.layouts),
+            None,
+            (*self.findings, *other.findings),
+            (*self.excluded, *other.excluded),
+            {**self.provenance, **other.provenance},
+        )
 
 
 def header_of(batch: Batch) -> dict[str, Any]:

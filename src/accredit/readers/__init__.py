@@ -1,16 +1,23 @@
-"""Files of rollouts, read as untrusted input."""
+"""Files of rollouts, read as untrusted input: one file a format, recognised from content."""
 
-from __future__ import annotations
+from accredit.readers import document, jsonl, parquet  # each registers its formats
+from accredit.readers.convert import Converted, convert
+from accredit.readers.formats import Format, Head, Item, Reading, formats, register
+from accredit.readers.reading import read
+from accredit.store.limits import Limits
 
-import json
-from pathlib import Path
-
-from accredit.data import Batch
-
-__all__ = ["read"]
-
-
-def read(path: str | Path) -> Batch:
-    """Return the batch of a native JSONL file."""
-    with Path(path).open() as lines:
-        return Batch.from_records(json.loads(line) for line in lines if line.strip())
+__all__ = [
+    "Converted",
+    "Format",
+    "Head",
+    "Item",
+    "Limits",
+    "Reading",
+    "convert",
+    "document",
+    "formats",
+    "jsonl",
+    "parquet",
+    "read",
+    "register",
+]

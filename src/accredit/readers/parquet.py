@@ -1,0 +1,103 @@
+"""Parquet: files that accredit wrote, column by column; rows of anyone else, as records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from accredit.errors import DataError
+from accredit.readers.formats import Format, Head, Item, Reading, register
+from accredit.readers.jsonl import is_native
+from accredit.store.batches import load_parquet
+from accredit.store.decode import known_only
+from accredit.store.parquet import KEY
+from accredit.store.streams import Source
+
+__all__ = ["PARQUET", "ROWS", "parquet_head"]
+
+_ROWS_AT_ONCE = 256
+
+
+def _broken(source: Source, error: Exception) -> DataError:
+    return DataError(
+        f"{source.name} is not a whole Parquet file: {str(error)[:200]}",
+        code="ACC909",
+        where=str(source.path),
+        hint="Copy or write the file again",
+    )
+
+
+def parquet_head(source: Source) -> Head:
+    """Return what the footer of a Parquet file tells.
+
+    Raises:
+        DataError: if the file is cut off or damaged.
+    """
+    try:
+        schema = pq.read_schema(source.path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _broken(source, error) from error
+    note = "accredit" if KEY in (schema.metadata or {}) else ""
+    return Head(source.name, source.magic, b"", None, tuple(schema.names), note)
+
+
+def _own(head: Head) -> int:
+    return 3 if head.note else 0
+
+
+def _foreign(head: Head) -> int:
+    example = dict.fromkeys(head.columns) | ({"steps": []} if "steps" in head.columns else {})
+    return is_native(example) if head.columns and not head.note else 0
+
+
+def _check_size(reading: Reading) -> None:
+    """Check what the footer says before anything is unpacked."""
+    source = reading.source
+    try:
+        footer = pq.read_metadata(source.path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _broken(source, error) from error
+    for i in range(footer.num_row_groups):
+        group = footer.row_group(i)
+        numbers = sum(group.column(j).num_values for j in range(group.num_columns))
+        size = max(group.total_byte_size, numbers)
+        reading.limits.check(f"row group {i} has bytes:", size, "line_bytes", str(source.path))
+
+
+def _batches(reading: Reading) -> Iterator[Item]:
+    _check_size(reading)
+    yield Item(str(reading.source.path), load_parquet(reading.source.path))
+
+
+def _records(reading: Reading) -> Iterator[Item]:
+    _check_size(reading)
+    source, number = reading.source, 0
+    try:
+        with pq.ParquetFile(source.path) as file:
+            for part in file.iter_batches(_ROWS_AT_ONCE):
+                for record in part.to_pylist():
+                    yield Item(f"{source.name} row {number}", _plain(record))
+                    number += 1
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise _broken(source, error) from error
+
+
+def _plain(record: dict[str, Any]) -> Any:
+    """Return a row as a native record: JSON text unpacked, NaN (a null in data frames) left out."""
+    for name in ("steps", "metadata", "rewards"):
+        if isinstance(record.get(name), str):
+            try:
+                record[name] = json.loads(record[name])
+            except (ValueError, RecursionError):
+                continue
+    return known_only(record)
+
+
+PARQUET = register(Format("parquet", "Parquet that accredit wrote", _own, _batches))
+ROWS = register(Format("parquet-rows", "Parquet with one native record a row", _foreign, _records))

@@ -1,0 +1,201 @@
+"""`read`: a file, a folder or records to a Batch, whatever is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accredit.data import Batch, Exclusion, FindingLog, Rollout
+from accredit.data.builder import BatchBuilder
+from accredit.errors import DataError
+from accredit.readers.formats import Format, Head, Reading, get_format, recognise
+from accredit.readers.parquet import parquet_head
+from accredit.store.decode import Decoder
+from accredit.store.limits import Limits
+from accredit.store.streams import Source
+
+__all__ = ["read"]
+
+_READ_SUFFIXES = (
+    ".jsonl",
+    ".jsonl.gz",
+    ".jsonl.zst",
+    ".json",
+    ".json.gz",
+    ".json.zst",
+    ".parquet",
+    ".ndjson",
+)
+_FIRST_LINES = 16
+
+
+def read(
+    source: str | Path | Iterable[Mapping[str, Any] | Rollout],
+    format: str | None = None,
+    *,
+    strict: bool = False,
+    limits: Limits | None = None,
+) -> Batch:
+    """Return the rollouts of a file, a folder of files, or an iterable of records.
+
+    Everything that is read is either in the batch or in ``batch.excluded`` with its reason.
+
+    Args:
+        source: path of a file or folder, or records.
+        format: a format by name; None: told from the content of each file.
+        strict: raise at the first rollout that cannot be used, and at whatever would be mended.
+        limits: bounds on what a file may ask for (see `Limits`).
+
+    Raises:
+        DataError: if the source cannot be read at all, or holds no rollout that can be used.
+        VersionError: if it was written in a newer schema.
+
+    Example:
+        >>> read([{"id": "a", "group": "g", "reward": 1, "steps": [{"action": "go"}]}]).n_steps
+        1
+    """
+    bounds = limits or Limits()
+    if not isinstance(source, str | Path):
+        return Batch.from_records(_checked(source), strict=strict)
+    path = Path(source)
+    files = _files(path)
+    chosen = get_format(format) if format is not None else None
+    builder = BatchBuilder(str(source), strict=strict)
+    parts: list[Batch] = [part for file in files for part in _read_file(file, chosen, bounds, builder)]
+    return _joined(path, builder, parts)
+
+
+def _checked(source: Any) -> Iterable[Mapping[str, Any] | Rollout]:
+    if isinstance(source, Mapping | bytes) or not isinstance(source, Iterable):
+        raise DataError(
+            f"a source is a path or an iterable of records, not a {type(source).__name__}",
+            code="ACC901",
+            hint="Give a path, or a list of records",
+        )
+    return source
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(
+        f
+        for f in path.rglob("*")
+        if f.is_file() and f.name.lower().endswith(_READ_SUFFIXES) and f.name[0] != "."
+    )
+    if not found:
+        raise DataError(
+            f"folder {path} has no file of rollouts",
+            code="ACC901",
+            where=str(path),
+            hint=f"Files end in {', '.join(_READ_SUFFIXES)}",
+        )
+    return found
+
+
+def _read_file(path: Path, chosen: Format | None, limits: Limits, builder: BatchBuilder) -> Iterator[Batch]:
+    source = Source(path, limits)
+    reading = Reading(source, limits, builder, Decoder(limits, builder.log, strict=builder.strict))
+    how = chosen or recognise(_head(source), path)
+    for where, content in how.items(reading):
+        if isinstance(content, Batch):
+            yield content
+        elif isinstance(content, DataError):
+            builder.exclude(content, where, where)
+        else:
+            _add(builder, content, where, limits)
+    if source.broken is not None:
+        if builder.strict:
+            raise source.broken
+        error = source.broken
+        builder.log.add(error.code, "error", error.message, where=error.where, hint=error.hint)
+
+
+def _add(builder: BatchBuilder, record: Any, where: str, limits: Limits) -> None:
+    steps = record.get("steps") if isinstance(record, Mapping) else None
+    if isinstance(steps, list) and len(steps) > limits.steps:
+        try:
+            limits.check("the record has steps:", len(steps), "steps", where)
+        except DataError as error:
+            builder.exclude(error, str(record.get("id", where)), where)
+            return
+    builder.add(record, where)
+
+
+def _head(source: Source) -> Head:
+    if source.size == 0:
+        raise _empty(source.path)
+    if source.magic.startswith(b"PAR1"):
+        return parquet_head(source)
+    text = source.start()
+    if not text.strip():
+        if source.broken is not None:
+            raise source.broken
+        raise _empty(source.path)
+    return Head(source.name, source.magic, text, _first_value(source))
+
+
+def _first_value(source: Source) -> Any:
+    """Return the first JSON object among the first lines, None if there is none."""
+    decoder = Decoder(source.limits, FindingLog())
+    for _, line in islice(source.lines(), _FIRST_LINES):
+        if isinstance(line, bytes) and line.lstrip().startswith(b"{"):
+            with suppress(DataError):
+                return decoder.decode(line, source.name)
+    return None
+
+
+def _empty(path: Path) -> DataError:
+    return DataError(
+        f"{path.name} is empty", code="ACC902", where=str(path), hint="Check what should have written it"
+    )
+
+
+def _joined(path: Path, builder: BatchBuilder, parts: list[Batch]) -> Batch:
+    read = builder.build()
+    whole = _concat(([read] if len(read) or read.excluded or not parts else []) + parts)
+    if len(whole) == 0 and whole.excluded:
+        raise _nothing_usable(path, whole.excluded)
+    if len(whole) == 0 and not builder.header and not parts:
+        raise _empty(path)
+    return whole
+
+
+def _concat(parts: list[Batch]) -> Batch:
+    """Return one batch of the files' batches; a rollout whose id is taken already is excluded."""
+    seen: set[str] = set()
+    fresh = []
+    for part in parts:
+        keep = [r for r, name in enumerate(part.ids) if name not in seen]
+        fresh.append(part if len(keep) == len(part) else _without_taken(part, keep))
+        seen.update(part.ids)
+    return fresh[0] if len(fresh) == 1 else Batch.concat(fresh)
+
+
+def _without_taken(part: Batch, keep: list[int]) -> Batch:
+    where = str(part.provenance.get("source", ""))
+    kept = set(keep)
+    log = FindingLog()
+    excluded = []
+    for r, name in enumerate(part.ids):
+        if r not in kept:
+            reason = f"rollout id {name!r} occurs in an earlier file"
+            excluded.append(Exclusion(name, reason, where, "ACC101"))
+            log.add("ACC101", "error", reason, where=where, hint="Give each rollout its own id")
+    left = part.take(np.array(keep, np.int64))
+    return left.annotated((*part.findings, *log.findings()), (*part.excluded, *excluded))
+
+
+def _nothing_usable(path: Path, excluded: tuple[Exclusion, ...]) -> DataError:
+    shown = "; ".join(f"{e.where or e.id}: {e.reason}" for e in excluded[:3])
+    return DataError(
+        f"none of the {len(excluded)} rollouts of {path.name} can be used. {shown}",
+        code="ACC916",
+        where=str(path),
+        hint="Mend the first of them and read again; `accredit convert` writes the native form",
+    )
