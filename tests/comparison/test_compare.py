@@ -57,8 +57,18 @@ def test_rows_tell_what_each_method_gave(batch):
 
 def test_within_is_one_where_rollouts_differ_only_inside():
     records = [
-        {"id": "a", "group": "g", "reward": 0, "steps": [{"state": "s", "reward": 1}, {"state": "t", "reward": -1}]},
-        {"id": "b", "group": "g", "reward": 0, "steps": [{"state": "s", "reward": -1}, {"state": "t", "reward": 1}]},
+        {
+            "id": "a",
+            "group": "g",
+            "reward": 0,
+            "steps": [{"state": "s", "reward": 1}, {"state": "t", "reward": -1}],
+        },
+        {
+            "id": "b",
+            "group": "g",
+            "reward": 0,
+            "steps": [{"state": "s", "reward": -1}, {"state": "t", "reward": 1}],
+        },
     ]
     row = ac.compare(records, ["gigpo"], gamma=1e-9, episode_weight=0.0, n_boot=0).rows[0]
     assert row.within == pytest.approx(1.0)
@@ -196,7 +206,7 @@ def test_text_and_html_are_harmless():
         for step in record["steps"]:
             step["action"] = "\x1b]0;x\x07<b>"
     found = ac.compare(records, ["grpo", "gigpo"], n_boot=0)
-    assert "\x1b" not in repr(found) and "\x07" not in repr(found)
+    assert not {"\x1b", "\x07"} & set(repr(found))
     assert "<script>" not in found._repr_html_()
     assert "grpo" in found._repr_html_()
 
@@ -205,7 +215,9 @@ def test_runnable_names_the_missing_needs(batch):
     found = runnable(batch)
     assert [] == found["grpo"]
     assert set(found) == {card.id for card in ac.catalog()}
-    assert ["state"] == runnable(ac.Batch.from_records([{"id": "a", "group": "g", "reward": 1, "steps": [{}]}]))["gigpo"]
+    assert ["state"] == runnable(
+        ac.Batch.from_records([{"id": "a", "group": "g", "reward": 1, "steps": [{}]}])
+    )["gigpo"]
 
 
 def test_a_table_method_is_not_compared(batch, monkeypatch):

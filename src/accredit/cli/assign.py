@@ -43,7 +43,7 @@ def command(file: str, run: Settings, output: str | None, top: int, as_json: boo
     With several methods they are compared; -o then writes one file each, PATH-METHOD.
     Exit code 1: one of several could not run.
     """
-    batch = ac.read(file, strict=run.strict)
+    batch = ac.read(file, **run.reading())
     if len(run.methods) > 1:
         return _several(batch, run, output, as_json=as_json)
     with progress("assign") as tell:

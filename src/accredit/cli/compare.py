@@ -28,4 +28,4 @@ def command(file: str, run: Settings, boot: int, as_json: bool) -> int:
 
     Agreement between methods is no evidence that they are right. Exit code 1: one could not run.
     """
-    return exit_code(compared(ac.read(file, strict=run.strict), run, as_json=as_json, n_boot=boot))
+    return exit_code(compared(ac.read(file, **run.reading()), run, as_json=as_json, n_boot=boot))

@@ -12,7 +12,16 @@ import click
 
 from accredit.errors import ParamError
 
-__all__ = ["FILE", "Settings", "as_json", "key_option", "settings_of", "strict_option", "takes_methods"]
+__all__ = [
+    "FILE",
+    "Settings",
+    "as_json",
+    "format_option",
+    "key_option",
+    "settings_of",
+    "strict_option",
+    "takes_methods",
+]
 
 Verb: TypeAlias = Callable[..., Any]
 
@@ -22,6 +31,9 @@ FILE = click.argument("file", metavar="FILE", type=click.Path())
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 strict_option = click.option(
     "--strict", is_flag=True, help="Stop at the first rollout that cannot be used, and at fallbacks."
+)
+format_option = click.option(
+    "--format", metavar="NAME", help="Format of the file; default: told from what is in it."
 )
 key_option = click.option("--key", metavar="KEY", help="Which states count as the same, e.g. strip-digits.")
 _METHOD_OPTIONS = (
@@ -44,6 +56,7 @@ _METHOD_OPTIONS = (
     click.option("--base", metavar="METHOD", help="Method under a token reweighter."),
     click.option("--compat", metavar="NAME", help="Reproduce another implementation, e.g. verl."),
     click.option("--seed", type=int, default=0, show_default=True, help="Of resamples and of chance."),
+    format_option,
     strict_option,
 )
 
@@ -56,16 +69,17 @@ class Settings:
         methods: ``"id:name=value,…"`` with the parameters that were set for that one.
         shared: parameters that were set for all.
         keywords: of `assign`.
+        format: of the file; None: told from what is in it.
     """
 
     methods: tuple[str, ...]
     shared: Mapping[str, Any]
     keywords: Mapping[str, Any]
+    format: str | None = None
 
-    @property
-    def strict(self) -> bool:
-        """Whether to stop at the first rollout that cannot be used."""
-        return bool(self.keywords.get("strict"))
+    def reading(self) -> dict[str, Any]:
+        """Return the keywords of `read`."""
+        return {"format": self.format, "strict": bool(self.keywords.get("strict"))}
 
     def for_one(self) -> dict[str, Any]:
         """Return the keywords of `assign` for a single method."""
@@ -89,7 +103,8 @@ def takes_methods(*default: str) -> Callable[[Verb], Verb]:
         def parsed(*, methods: tuple[str, ...], settings: tuple[str, ...], **rest: Any) -> Any:
             names = ("key", "outcome_in_steps", "spread", "base", "compat", "seed", "strict")
             keywords = {name: rest.pop(name) for name in names}
-            return verb(run=settings_of(methods, settings, **keywords), **rest)
+            format = rest.pop("format")
+            return verb(run=settings_of(methods, settings, format, **keywords), **rest)
 
         command: Verb = parsed
         for option in reversed((_method_option(default), *_METHOD_OPTIONS)):
@@ -113,12 +128,15 @@ def _method_option(default: tuple[str, ...]) -> Callable[[Verb], Verb]:
     )
 
 
-def settings_of(methods: Iterable[str], settings: Iterable[str], **keywords: Any) -> Settings:
+def settings_of(
+    methods: Iterable[str], settings: Iterable[str], format: str | None = None, **keywords: Any
+) -> Settings:
     """Return what the options of a run mean.
 
     Args:
         methods: values of ``-m``.
         settings: values of ``--set``.
+        format: of the file.
         **keywords: of `assign`; ``spread`` as it was typed.
 
     Raises:
@@ -138,7 +156,7 @@ def settings_of(methods: Iterable[str], settings: Iterable[str], **keywords: Any
         for m in meant:
             own[m].append(f"{parameter}={value}")
     keywords["spread"] = _spread(keywords.get("spread"))
-    return Settings(tuple(_with(m, items) for m, items in own.items()), shared, keywords)
+    return Settings(tuple(_with(m, items) for m, items in own.items()), shared, keywords, format)
 
 
 def _with(method: str, items: list[str]) -> str:

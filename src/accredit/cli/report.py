@@ -38,7 +38,7 @@ def command(file: str, run: Settings, output: str, text: Any, title: str | None,
 
     Exit code 1: a method could not run.
     """
-    found = compared_quietly(ac.read(file, strict=run.strict), run, n_boot=0)
+    found = compared_quietly(ac.read(file, **run.reading()), run, n_boot=0)
     for missing in found.unable:
         note(f"{missing.label} could not run: {missing.reason}")
     path = ac.report(list(found.credits.values()), output, text=text, title=title)

@@ -44,7 +44,7 @@ def command(
         raise ParamError("show draws one method", hint="accredit compare sets several side by side")
     if step is not None and rollout is None:
         raise ParamError("--step needs --rollout: a step is counted inside its rollout")
-    credit = ac.assign(ac.read(file, strict=run.strict), run.methods[0], **run.for_one())
+    credit = ac.assign(ac.read(file, **run.reading()), run.methods[0], **run.for_one())
     if rollout is None:
         _overview(credit, group, everything=everything, as_json=as_json)
     elif step is None:
