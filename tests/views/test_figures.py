@@ -23,7 +23,7 @@ pairs = st.lists(st.tuples(few, few, st.integers(0, 3)), min_size=1, max_size=30
 @given(pairs)
 def test_quadrants_count_every_step_once(rows):
     a, b, g = (np.array(x) for x in zip(*rows, strict=True))
-    found = contrast(a.astype(float), b.astype(float), g.astype(int))
+    found = contrast(a.astype(float), b.astype(float), g.astype(int), np.arange(len(a)))
     assert len(rows) == sum(found.quadrants)
     plain = [0] * 6
     for x, y, _ in rows:
@@ -59,7 +59,7 @@ def test_groups_are_resampled_not_steps():
 
 def test_the_worst_disagreements_come_first():
     a, b = np.array([1.0, 1, -1, 0.2]), np.array([1.0, -1, -0.5, 0.2])
-    assert contrast(a, b, np.zeros(4, int)).worst[0] == 1
+    assert contrast(a, b, np.zeros(4, int), np.arange(4)).worst[0] == 1
 
 
 @given(st.lists(few, min_size=1, max_size=25))

@@ -10,6 +10,7 @@ from scipy.stats import rankdata
 
 from accredit.typing import Floats, Ints
 from accredit.views.colour import domain
+from accredit.views.decisive import first_of_each
 
 if TYPE_CHECKING:
     from accredit.views.sheet import Sheet
@@ -34,7 +35,8 @@ class Contrast(NamedTuple):
     Attributes:
         rho: Spearman's rank correlation with cluster-bootstrap interval, None where undefined.
         quadrants: counts of (both +, + -, - +, both -, one of them 0, both 0).
-        worst: steps of largest ``|a / end_a - b / end_b|`` where ``end`` is the colour domain.
+        worst: steps of largest ``|a / end_a - b / end_b|`` where ``end`` is the colour domain, one a
+            rollout.
     """
 
     rho: Interval | None
@@ -46,7 +48,7 @@ def contrasts(sheet: Sheet) -> list[dict[str, Any]]:
     """Return every pair of methods as JSON-ready fields: a, b, rho, quadrants, worst."""
     out = []
     for a, b in combinations(range(len(sheet.credits)), 2):
-        found = contrast(sheet.credit_MS[a], sheet.credit_MS[b], sheet.group_S)
+        found = contrast(sheet.credit_MS[a], sheet.credit_MS[b], sheet.group_S, sheet.rollout_S)
         rho = None if found.rho is None else list(found.rho)
         out.append(
             {"a": a, "b": b, "rho": rho, "quadrants": list(found.quadrants), "worst": list(found.worst)}
@@ -54,7 +56,7 @@ def contrasts(sheet: Sheet) -> list[dict[str, Any]]:
     return out
 
 
-def contrast(a: Floats, b: Floats, group_S: Ints) -> Contrast:
+def contrast(a: Floats, b: Floats, group_S: Ints, rollout_S: Ints) -> Contrast:
     """Compare two credits of the same steps.
 
     Args:
@@ -62,17 +64,19 @@ def contrast(a: Floats, b: Floats, group_S: Ints) -> Contrast:
         b: ``[S]`` credit of the other.
         group_S: ``[S]`` group of each step; groups are resampled, for rollouts of a group are not
             independent.
+        rollout_S: ``[S]`` rollout of each step, ascending.
 
     Example:
-        >>> contrast(np.array([1.0, -1, 0]), np.array([2.0, 1, 0]), np.zeros(3, int)).quadrants
+        >>> one = np.zeros(3, int)
+        >>> contrast(np.array([1.0, -1, 0]), np.array([2.0, 1, 0]), one, one).quadrants
         (1, 0, 1, 0, 0, 1)
     """
     gap = np.abs(a / domain(a) - b / domain(b))
-    order = np.argsort(-gap, kind="stable")[:WORST]
+    worst = first_of_each(np.argsort(-gap, kind="stable"), rollout_S, WORST)
     return Contrast(
         rank_correlation(a, b, group_S),
         _quadrants(np.sign(a), np.sign(b)),
-        tuple(int(s) for s in order if gap[s] > 1e-9),
+        tuple(s for s in worst if gap[s] > 1e-9),
     )
 
 

@@ -134,7 +134,7 @@ def _finding(sheet: Sheet, finding: Finding) -> dict[str, Any]:
         "hint": visible(finding.hint),
         "count": finding.count,
         "places": [shorten(visible(p), 200) for p in places],
-        "link": next((p for p in (_resolve(sheet, x) for x in places) if p), None),
+        "link": next((p for p in (_resolve(sheet, x) for x in (*places, finding.message)) if p), None),
     }
 
 

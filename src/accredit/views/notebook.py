@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from accredit.views.colour import domain, glyph, ink, magnitude, shade
+from accredit.views.decisive import decisions, decisive
 from accredit.views.numbers import signed
 from accredit.views.plain import one_line, shorten
 from accredit.views.turns import waterfall_of
@@ -49,9 +50,10 @@ def notebook_html(credit: Credit) -> str:
 
 
 def _decisive(credit: Credit) -> list[int]:
-    size = np.abs(credit.steps)
-    order = np.argsort(-size, kind="stable")[:TOP]
-    return [int(s) for s in order if size[s] > 0]
+    batch = credit.batch
+    rollout_S = np.repeat(np.arange(len(batch)), np.diff(batch.step_start_R1))
+    same_S = decisions(batch, credit.steps)
+    return [f.step for f in decisive(credit.steps, rollout_S, same_S, TOP)]
 
 
 def _rollout_of(credit: Credit, step: int) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 
 from accredit.typing import Array, Floats, Ints
 from accredit.views.blocks import Block
+from accredit.views.decisive import decisive
 from accredit.views.explanations import explanations
 from accredit.views.plain import shorten, visible
 from accredit.views.scores import scores_of, starts_from_value
@@ -122,6 +123,7 @@ class _Tokens:
 def _method_head(sheet: Sheet, m: int) -> dict[str, Any]:
     credit = sheet.credits[m]
     card = credit.card
+    top = decisive(sheet.credit_MS[m], sheet.rollout_S, sheet.same_MS[m])
     return {
         "id": str(card.id),
         "label": sheet.labels[m],
@@ -134,15 +136,18 @@ def _method_head(sheet: Sheet, m: int) -> dict[str, Any]:
         "value": starts_from_value(sheet, m),
         "end": sheet.domain_M[m],
         "coverage": _plain(credit.coverage),
-        "top": _top_steps(sheet, m),
+        "top": [f.step for f in top],
+        "topTimes": [f.times for f in top],
+        "flat": _is_flat(sheet, m),
     }
 
 
-def _top_steps(sheet: Sheet, m: int, keep: int = 10) -> list[int]:
-    """Return the sheet steps of largest |credit|, largest first, ties in sheet order."""
-    size = np.abs(sheet.credit_MS[m])
-    order = np.argsort(-size, kind="stable")[:keep]
-    return [int(s) for s in order if size[s] > 0]
+def _is_flat(sheet: Sheet, m: int) -> bool:
+    """Whether all steps of every rollout have one credit, so that no decision stands out."""
+    row = sheet.credit_MS[m]
+    first = row[np.minimum(sheet.start_R1[:-1], max(len(row) - 1, 0))[sheet.rollout_S]]
+    several = bool((np.diff(sheet.start_R1) > 1).any())
+    return several and np.allclose(row, first, rtol=1e-9, atol=1e-12 * sheet.domain_M[m])
 
 
 def _branches(sheet: Sheet) -> dict[str, Array]:
@@ -178,7 +183,7 @@ def _method_in_group(sheet: Sheet, m: int, steps: slice, arrays: dict[str, Array
     credit = sheet.credits[m]
     if len(credit.parts) > 1:
         for p, values in enumerate(credit.parts.values()):
-            per_step = _token_sums(sheet, values) if credit.card.yields == "token" else values
+            per_step = _token_sums(sheet, values) if credit.per_token else values
             arrays[f"part.{m}.{p}"] = _f4(per_step[sheet.order_S][steps])
     return {}
 

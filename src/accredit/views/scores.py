@@ -21,6 +21,10 @@ def scores_of(sheet: Sheet) -> Floats:
     it. A truncated rollout also gets the value of its final state where that is recorded: the
     value differences of its turns telescope to ``reward + V(final) - V(s0)``.
     """
+    return sheet.remember("scores", lambda: _scores(sheet))
+
+
+def _scores(sheet: Sheet) -> Floats:
     outcome, outcome_ok = sheet.rollout_column("reward_R")
     step, step_ok = sheet.step_column("reward_S")
     paid = np.bincount(sheet.rollout_S, np.where(step_ok, step, 0), minlength=len(sheet.ids))

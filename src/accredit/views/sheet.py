@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from accredit.errors import ParamError
 from accredit.typing import Array, BoolArray, Floats, Ints
 from accredit.views.colour import domain
+from accredit.views.decisive import decisions
 from accredit.views.plain import visible
 
 if TYPE_CHECKING:
     from accredit.data import Batch, Credit
 
 __all__ = ["Sheet", "Texts", "sheet_of"]
+
+T = TypeVar("T")
 
 MAX_METHODS = 8
 # A picture, not a store: what float32 and sums of it cannot hold is drawn at this end.
@@ -50,6 +53,8 @@ class Sheet:
         start_R1: first shown step of each shown rollout.
         first_G1: first shown rollout of each shown group.
         names: group names.
+        words: harmless vocabularies by column, shared by all sheets of one report.
+        memo: columns that were asked for before.
     """
 
     batch: Batch
@@ -60,6 +65,8 @@ class Sheet:
     start_R1: Ints
     first_G1: Ints
     names: tuple[str, ...]
+    words: dict[str, Sequence[str]] = field(default_factory=dict, repr=False)
+    memo: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def ids(self) -> list[str]:
@@ -97,19 +104,30 @@ class Sheet:
         """Where each method's colour scale ends, one domain for all linked views."""
         return [domain(row) for row in self.credit_MS]
 
+    @cached_property
+    def same_MS(self) -> Ints:
+        """Code of the decision of each step under each method (see `decisions`)."""
+        return np.stack([decisions(self.batch, c.steps)[self.order_S] for c in self.credits])
+
     def pick(self, rollouts: Ints) -> Sheet:
         """Return the sheet of some rollouts (sheet indices, ascending) with the same colour domains."""
         counts = np.diff(self.start_R1)[rollouts]
         start_R1 = np.concatenate([[0], np.cumsum(counts)])
-        ends = np.repeat(self.start_R1[rollouts] - start_R1[:-1], counts)
-        order_S = self.order_S[np.arange(int(start_R1[-1])) + ends]
+        steps = np.arange(int(start_R1[-1])) + np.repeat(self.start_R1[rollouts] - start_R1[:-1], counts)
         groups, sizes = np.unique(self.group_R[rollouts], return_counts=True)
-        first_G1 = np.concatenate([[0], np.cumsum(sizes)])
-        names = tuple(self.names[g] for g in groups)
         part = Sheet(
-            self.batch, self.credits, self.labels, self.order_R[rollouts], order_S, start_R1, first_G1, names
+            self.batch,
+            self.credits,
+            self.labels,
+            self.order_R[rollouts],
+            self.order_S[steps],
+            start_R1,
+            np.concatenate([[0], np.cumsum(sizes)]),
+            tuple(self.names[g] for g in groups),
+            self.words,
         )
         part.__dict__["domain_M"] = self.domain_M
+        part.__dict__["same_MS"] = self.same_MS[:, steps]
         return part
 
     def pick_ids(self, rollouts: Sequence[int]) -> Sheet:
@@ -118,21 +136,22 @@ class Sheet:
 
     def rollout_column(self, name: str) -> tuple[Floats, BoolArray]:
         """Return a number column of rollouts and its validity, sheet order; absent = all invalid."""
-        return self._numbers(name, self.order_R)
+        return self.remember(name, lambda: self._numbers(name))
 
     def step_column(self, name: str) -> tuple[Floats, BoolArray]:
         """Return a number column of steps and its validity, sheet order; absent = all invalid."""
-        return self._numbers(name, self.order_S)
+        return self.remember(name, lambda: self._numbers(name))
 
     def texts(self, name: str, level: str = "S") -> Texts:
         """Return a word column as codes and harmless text; absent = all codes -1."""
-        order = self.order_S if level == "S" else self.order_R
-        if not self.batch.has(f"{name}_{level}"):
-            return Texts(np.full(len(order), -1, np.int32), ())
-        column = self.batch.column(f"{name}_{level}")
-        codes, words = _coded(column)
-        codes = np.where(column.mask(len(codes)), codes, -1).astype(np.int32)
-        return Texts(codes[order], [visible(_said(w)) for w in words])
+        return self.remember(f"text {name}_{level}", lambda: self._texts(f"{name}_{level}"))
+
+    def remember(self, name: str, make: Callable[[], T]) -> T:
+        """Return what was made under a name before, or make it."""
+        if name not in self.memo:
+            self.memo[name] = make()
+        kept: T = self.memo[name]
+        return kept
 
     def group_steps(self, group: int) -> slice:
         """Return the shown steps of a group."""
@@ -148,12 +167,26 @@ class Sheet:
         shift = np.repeat(start[steps] - offsets[:-1], counts)
         return np.arange(int(offsets[-1])) + shift, offsets
 
-    def _numbers(self, name: str, order: Ints) -> tuple[Floats, BoolArray]:
+    def _order(self, name: str) -> Ints:
+        return self.order_S if name.endswith("_S") else self.order_R
+
+    def _texts(self, name: str) -> Texts:
+        order = self._order(name)
+        if not self.batch.has(name):
+            return Texts(np.full(len(order), -1, np.int32), ())
+        column = self.batch.column(name)
+        codes, words = _coded(column)
+        if name not in self.words:
+            self.words[name] = [visible(_said(w)) for w in words]
+        codes = np.where(column.mask(len(codes)), codes, -1).astype(np.int32)
+        return Texts(codes[order], self.words[name])
+
+    def _numbers(self, name: str) -> tuple[Floats, BoolArray]:
+        order = self._order(name)
         if not self.batch.has(name):
             return np.zeros(len(order)), np.zeros(len(order), bool)
         column = self.batch.column(name)
-        values = _drawable(column.values)[order]
-        return values, column.mask(len(column.values))[order]
+        return _drawable(column.values[order]), column.mask(len(column.values))[order]
 
 
 def sheet_of(results: Credit | Sequence[Credit]) -> Sheet:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from accredit.errors import AccreditError, DataError, suggest
-from accredit.typing import Ints
+from accredit.views.decisive import decisions, decisive
 
 if TYPE_CHECKING:
     from accredit.data import Batch, Credit, Explanation
@@ -88,20 +88,9 @@ def decisive_steps(credit: Credit, top: int = 10) -> list[dict[str, Any]]:
         top: how many.
     """
     batch = credit.batch
-    order = np.argsort(-np.abs(credit.steps), kind="stable")
-    decision_S = _decisions(credit)
-    times = np.bincount(decision_S, minlength=1)
-    found: list[dict[str, Any]] = []
-    seen: set[object] = set()
-    for s in order[credit.steps[order] != 0].tolist():
-        if len(found) == top:
-            break
-        r = int(np.searchsorted(batch.step_start_R1, s, side="right")) - 1
-        same = {int(decision_S[s]), (r, float(credit.steps[s]))}
-        if not same & seen:
-            found.append(_told(credit, s, r) | {"times": int(times[decision_S[s]])})
-        seen |= same
-    return found
+    rollout_S = np.repeat(np.arange(len(batch)), np.diff(batch.step_start_R1))
+    found = decisive(credit.steps, rollout_S, decisions(batch, credit.steps), top)
+    return [_told(credit, f.step, int(rollout_S[f.step])) | {"times": f.times} for f in found]
 
 
 def _told(credit: Credit, s: int, r: int) -> dict[str, Any]:
@@ -193,18 +182,6 @@ def _terms(told: Explanation) -> str:
     if len(terms) == 1:
         return terms[0].formula
     return ", ".join(f"{t.value:+.3g} {t.name} {t.formula}" for t in terms if t.value)
-
-
-def _decisions(credit: Credit) -> Ints:
-    """Code of (group, state, action, credit) of each step; the step itself where no action is known."""
-    batch = credit.batch
-    columns = [batch.columns.get(name) for name in ("state_S", "action_S")]
-    if any(c is None or c.words is None or not c.mask(batch.n_steps).all() for c in columns):
-        return np.arange(batch.n_steps)
-    group_S = np.repeat(batch.group_R, np.diff(batch.step_start_R1))
-    value_S = np.unique(credit.steps, return_inverse=True)[1]
-    rows = np.stack([group_S, value_S, *(c.values for c in columns if c is not None)])
-    return np.unique(rows, axis=1, return_inverse=True)[1].reshape(-1)
 
 
 def _groups(credit: Credit) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Terminal views with rich: tables, the waterfall in eighth-blocks, the matrix as shaded cells.
+"""Terminal views with rich: the waterfall in eighth-blocks, the matrix as shaded cells.
 
 Rollout text is stripped of control characters and never read as markup. At most one screen; then
 ``… 12 more``. Colour only on a terminal, never under ``NO_COLOR`` (rich sees to both).
@@ -9,36 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 from rich.cells import set_cell_size
-from rich.table import Table
 from rich.text import Text
 
 from accredit.views.colour import glyph, ink, magnitude, shade
 from accredit.views.matrix import GroupMatrix, matrix_of
-from accredit.views.plain import one_line, shorten, visible
+from accredit.views.plain import shorten, visible
 from accredit.views.turns import Turn, Waterfall, waterfall_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accredit.data import Credit, Explanation, Finding, MethodCard
+    from accredit.data import Credit, Explanation
 
-__all__ = [
-    "show_explanation",
-    "show_findings",
-    "show_matrix",
-    "show_methods",
-    "show_summary",
-    "show_top",
-    "show_waterfall",
-]
+__all__ = ["show_explanation", "show_matrix", "show_waterfall"]
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 # Middle steps of the house scale: they read on black and on white.
 _UP, _DOWN = "#4393C3", "#E08214"
 _FOOT = 6
-_SEVERITY = {"error": "bold red", "warning": "yellow", "info": "dim"}
 
 
 def show_waterfall(console: Console, credit: Credit, rollout: str, *, every: bool = False) -> None:
@@ -87,64 +76,6 @@ def show_matrix(console: Console, credit: Credit, group: str) -> None:
     _more(console, len(matrix.rows) - len(rows), "rollouts, use --rollout")
 
 
-def show_top(console: Console, credit: Credit, n: int = 10) -> None:
-    """Print the most decisive steps: largest |credit|, largest first.
-
-    Args:
-        console: where to.
-        credit: the result.
-        n: how many.
-    """
-    size = np.abs(credit.steps)
-    order = [s for s in np.argsort(-size, kind="stable")[:n].tolist() if size[s] > 0]
-    if not order:
-        console.print(Text("All credit is zero."))
-        return
-    title = (
-        f"The {len(order)} most decisive of {credit.batch.n_steps:,} steps under {one_line(credit.card.id)}"
-    )
-    console.print(Text(title, style="bold"))
-    table = _table()
-    for name in ("credit", "rollout", "step"):
-        table.add_column(name, justify="left" if name == "rollout" else "right", no_wrap=True)
-    table.add_column("action", ratio=1, no_wrap=True, overflow="ellipsis")
-    for s in order:
-        r = int(np.searchsorted(credit.batch.step_start_R1, s, side="right")) - 1
-        t = s - int(credit.batch.step_start_R1[r])
-        value = float(credit.steps[s])
-        table.add_row(
-            _signed(value), Text(shorten(one_line(credit.batch.ids[r]), 32)), str(t), Text(_action(credit, s))
-        )
-    console.print(table)
-
-
-def show_summary(console: Console, results: Sequence[Credit]) -> None:
-    """Print one line a method: sizes, spread of credit, share of steps with information.
-
-    Args:
-        console: where to.
-        results: results over one batch.
-    """
-    title = f"{len(results)} method{'' if len(results) == 1 else 's'} on {len(results[0].batch):,} rollouts"
-    console.print(Text(title, style="bold"))
-    table = _table()
-    table.add_column("method", no_wrap=True)
-    for name in ("mean", "largest ▲", "largest ▼", "zero", "steps informed"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for credit in results:
-        steps = credit.steps
-        zero = float((steps == 0).mean()) if steps.size else 0.0
-        table.add_row(
-            Text(one_line(credit.card.id)),
-            f"{steps.mean() if steps.size else 0:.3g}",
-            _signed(float(steps.max(initial=0))),
-            _signed(float(steps.min(initial=0))),
-            f"{zero:.0%}",
-            f"{credit.coverage['steps']:.0%}",
-        )
-    console.print(table)
-
-
 def show_explanation(console: Console, explanation: Explanation, max_members: int = 12) -> None:
     """Print the comparison set and the arithmetic behind one credit.
 
@@ -157,52 +88,6 @@ def show_explanation(console: Console, explanation: Explanation, max_members: in
     console.print(Text(first, style="bold"))
     for line in rest:
         console.print(Text(line), soft_wrap=True)
-
-
-def show_methods(console: Console, cards: Iterable[MethodCard]) -> None:
-    """Print methods by family: id, what it says in one line, what it needs.
-
-    Args:
-        console: where to.
-        cards: method cards.
-    """
-    table = _table()
-    table.add_column("method", no_wrap=True)
-    table.add_column("credit by", ratio=1)
-    table.add_column("needs", no_wrap=True)
-    family = None
-    for card in sorted(cards, key=lambda c: (c.family, c.id)):
-        if card.family != family and card.family:
-            table.add_row(Text(card.family, style="bold"), "", "")
-        family = card.family
-        needs = ", ".join(sorted(n.replace("|", " or ") for n in card.needs))
-        table.add_row(Text(f"  {one_line(card.id)}"), Text(one_line(card.title)), Text(needs))
-    console.print(table)
-
-
-def show_findings(console: Console, findings: Sequence[Finding]) -> None:
-    """Print findings, errors first: code, severity, count, sentence, first place, mend.
-
-    Args:
-        console: where to.
-        findings: of a batch or a result.
-    """
-    if not findings:
-        console.print(Text("No findings."))
-        return
-    order = {"error": 0, "warning": 1, "info": 2}
-    table = _table()
-    for name, justify in (("code", "left"), ("severity", "left"), ("count", "right")):
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    table.add_column("what, where, how to mend", ratio=1)
-    for f in sorted(findings, key=lambda f: (order[f.severity], f.code)):
-        told = Text(one_line(f.message))
-        if f.where:
-            told.append(f" ({one_line(f.where)})", style="dim")
-        if f.hint:
-            told.append(f"\n{one_line(f.hint)}", style="italic")
-        table.add_row(Text(f.code), Text(f.severity, style=_SEVERITY[f.severity]), f"{f.count:,}", told)
-    console.print(table)
 
 
 def _waterfall_lines(fall: Waterfall, turns: Sequence[Turn], width: int) -> Iterable[Text]:
@@ -280,26 +165,9 @@ def _matrix_lines(matrix: GroupMatrix, n_rows: int, width: int) -> Iterable[Text
         yield line
 
 
-def _table() -> Table:
-    return Table(box=None, pad_edge=False)
-
-
 def _cells(words: str, width: int) -> str:
     """Words cut and padded to a number of terminal cells: a CJK letter takes two."""
     return set_cell_size(shorten(words, width - 1), width - 1) + " "
-
-
-def _signed(value: float) -> Text:
-    colour = _UP if value > 0 else _DOWN if value < 0 else "dim"
-    return Text(f"{glyph(value)} {value:+.3g}" if value else "· 0", style=colour)
-
-
-def _action(credit: Credit, step: int) -> str:
-    if not credit.batch.has("action_S"):
-        return ""
-    column = credit.batch.column("action_S")
-    absent = column.valid is not None and not column.valid[step]
-    return "" if absent else shorten(one_line(str(column.item(step))), 200)
 
 
 def _room(console: Console) -> int:

@@ -172,14 +172,14 @@ def _counts(sheet: Sheet) -> dict[str, int]:
     }
 
 
-def _facts(sheet: Sheet, reward: Any, ok: Any) -> list[list[str]]:
+def _facts(sheet: Sheet, reward: Any, ok: Any) -> list[tuple[float, str]]:
     """Return the few numbers beside the first sentence, as [number, what it is]."""
     counts = _counts(sheet)
-    facts = [[f"{counts[k]:,}", k] for k in ("groups", "rollouts", "steps")]
+    facts: list[tuple[float, str]] = [(counts[k], k) for k in ("groups", "rollouts", "steps")]
     if counts["tokens"]:
-        facts.append([f"{counts['tokens']:,}", "policy tokens"])
+        facts.append((counts["tokens"], "policy tokens"))
     if ok.any():
-        facts.append([f"{float(reward[ok].mean()):.3g}", "mean reward"])
+        facts.append((float(reward[ok].mean()), "mean reward"))
     return facts
 
 

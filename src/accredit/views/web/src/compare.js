@@ -167,7 +167,7 @@ export function Compare({ model, place, go }) {
       <span class="key"><i class="agree"></i> same sign</span><span class="key"><i class="flip"></i> sign flips</span></div>`}>
     <div class="compare"><${Scatter} model=${model} place=${place} go=${go} own=${scaled} />
       <div><${Quadrants} pair=${pair} A=${A} B=${B} /><p class="note">A click on a point opens its turn.${scaled ? " The axes differ: the dashed line joins equal shares of each method's largest credit." : " Equal axes; dashed line y = x."}${model.head.sampled ? ` The picture shows ${count(model.nSteps, "step")} of the whole.` : ""}</p></div></div>
-    <${StepTable} model=${model} place=${place} steps=${pair.worst} methods=${[m, vs]} caption=${`The ${pair.worst.length} largest disagreements, each credit in units of its method's colour scale`} />
+    <${StepTable} model=${model} place=${place} steps=${pair.worst} methods=${[m, vs]} caption=${`The ${pair.worst.length} largest disagreements, one a rollout, each credit in units of its method's colour scale`} />
   <//>`;
 }
 

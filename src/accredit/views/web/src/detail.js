@@ -13,7 +13,7 @@ function textAt(group, name, local) {
 
 function Text({ name, text, open }) {
   if (!text) return null;
-  return html`<details open=${open} class="said"><summary>${name}<small>${count(text.length, "character")}</small></summary><pre tabindex="0">${text}</pre></details>`;
+  return html`<details open=${open} class="said"><summary>${name}<small>${count(text.length, "character")}</small></summary><pre tabindex="0">${text.replace(/\n\s*\n\s*\n/g, "\n\n")}</pre></details>`;
 }
 
 function Credits({ model, place, step, go }) {

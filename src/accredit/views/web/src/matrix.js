@@ -68,7 +68,7 @@ function moved(model, rows, place, key) {
 
 function RowHead({ model, r, chosen, pick }) {
   const reward = model.reward(r);
-  return html`<div role="rowheader" class=${`row-head ${chosen ? "chosen" : ""}`} aria-colindex="1"><button type="button" tabindex="-1" onClick=${() => pick(r, 0)} title=${model.ids[r]}>${clip(model.ids[r], 22)}</button></div>
+  return html`<div role="rowheader" class=${`row-head ${chosen ? "chosen" : ""}`} aria-colindex="1"><button type="button" tabindex="-1" onClick=${() => pick(r, 0)} title=${model.ids[r]} aria-label=${`${clip(model.shortId(r), 22)}, ${model.ids[r]}`}>${clip(model.shortId(r), 22)}</button></div>
     <div role="gridcell" class="row-reward" aria-colindex="2" aria-label=${`reward ${reward === null ? "none" : number(reward)}`}>${reward === null ? "none" : number(reward)}</div>`;
 }
 

@@ -35,6 +35,12 @@ export class Model {
 
   length(r) { return this.start[r + 1] - this.start[r]; }
 
+  // An id that begins with its group's name is told apart by its end.
+  shortId(r) {
+    const [id, group] = [this.ids[r], this.groups[this.groupOf[r]].name];
+    return id.length > 14 && id.startsWith(group) && id.length > group.length ? `…${id.slice(group.length)}` : id;
+  }
+
   action(step) {
     if (!this.words) return "";
     const code = this.words.codes[step];

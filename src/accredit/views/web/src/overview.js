@@ -10,6 +10,7 @@ const MOST_GROUPS = 60;
 function sentence(model, m) {
   const { half, zero } = model.head.concentration[m];
   const name = model.methods[m].label;
+  if (model.methods[m].flat) return `${name} gives all steps of a rollout the same credit: it ranks rollouts, not decisions`;
   if (!half) return `${name} gives no credit to any of ${count(model.head.counts.steps, "step")}`;
   return zero > model.head.counts.steps / 2
     ? `Under ${name}, ${percent(half[0])} of steps hold half of all credit; ${percent(zero / model.head.counts.steps)} get none`
@@ -19,7 +20,8 @@ function sentence(model, m) {
 function interval(model, m) {
   const { half } = model.head.concentration[m];
   const n = `${count(model.head.counts.steps, "step")} of ${count(model.head.counts.rollouts, "rollout")} in ${count(model.head.counts.groups, "group")}`;
-  return half ? `${range(half[1], half[2], percent)} (bootstrap over groups), ${n}; credit by absolute size` : n;
+  if (!half) return n;
+  return `${model.methods[m].flat ? `${percent(half[0])} of steps hold half of all credit, ` : ""}${range(half[1], half[2], percent)} (bootstrap over groups); ${n}; credit by absolute size`;
 }
 
 function Strip({ model, g }) {
@@ -66,11 +68,11 @@ export function Overview({ model, place }) {
     <h1 id="title-overview" class="headline">${sentence(model, m)}</h1>
     <p class="note">${interval(model, m)}</p>
     <div class="facts">
-      ${model.head.facts.map(([value, label]) => html`<div class="fact"><b>${value}</b><span>${label}</span></div>`)}
+      ${model.head.facts.map(([value, label]) => html`<div class="fact"><b>${Number.isInteger(value) ? value.toLocaleString("en-US") : number(value)}</b><span>${label}</span></div>`)}
     </div>
     <${Scale} end=${model.end(m)} />
     ${top.length > 0
-      ? html`<${StepTable} model=${model} place=${place} steps=${top} methods=${model.methods.map((_, i) => i)}
+      ? html`<${StepTable} model=${model} place=${place} steps=${top} methods=${model.methods.map((_, i) => i)} times=${model.methods[m].topTimes}
           caption=${`The ${top.length} most decisive steps: largest absolute credit under ${model.methods[m].label}`} />`
       : html`<p class="notice">All credit is zero: the rewards of every group tie, or none is scored. See Data health.</p>`}
     <${Groups} model=${model} place=${place} />

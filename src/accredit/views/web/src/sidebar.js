@@ -47,7 +47,7 @@ function Entry({ model, place, entry, at, total }) {
   if (kind === "group") return wrap(html`<b>${clip(model.groups[g].name, 60)}</b><small>${groupFacts(model, g)}</small>`);
   if (kind === "rollout") {
     const reward = model.reward(r);
-    return wrap(html`<b>${clip(model.ids[r], 40)}</b><small>${count(model.length(r), "step")}, reward ${reward === null ? "none" : number(reward)}</small>`);
+    return wrap(html`<b>${clip(model.shortId(r), 40)}</b><small>${count(model.length(r), "step")}, reward ${reward === null ? "none" : number(reward)}</small>`);
   }
   const credit = model.credit(place.m)[model.start[r] + s];
   return wrap(html`<b>${clip(model.action(model.start[r] + s), 60)}</b><small>${clip(model.ids[r], 20)} step ${s}, ${glyph(credit)} ${signed(credit)}</small>`);

@@ -12,17 +12,17 @@ export function stepHref(model, place, step, view = "waterfall") {
   return (model.groups[at.g].href ?? "") + hashOf(model, { ...place, ...at, view });
 }
 
-export function StepTable({ model, place, steps, methods, caption }) {
+export function StepTable({ model, place, steps, methods, caption, times = [] }) {
   return html`<table class="steps">
     <caption>${caption}</caption>
     <thead><tr><th scope="col">Group</th><th scope="col">Rollout</th><th scope="col" class="num">Step</th><th scope="col">Action</th>
       ${methods.map((m) => html`<th scope="col" class="num">${model.methods[m].label}</th>`)}<th scope="col" class="num">Reward</th></tr></thead>
-    <tbody>${steps.map((step) => {
+    <tbody>${steps.map((step, i) => {
       const { g, r, s } = model.place(step);
       const reward = model.reward(r);
       return html`<tr key=${step}>
         <td class="cut">${clip(model.groups[g].name, 32)}</td><td class="cut">${clip(model.ids[r], 28)}</td><td class="num">${s}</td>
-        <td class="wide"><a href=${stepHref(model, place, step)}>${clip(model.action(step) || `step ${s}`, 90)}</a></td>
+        <td class="wide"><a href=${stepHref(model, place, step)}>${clip(model.action(step) || `step ${s}`, 90)}</a>${times[i] > 1 && html` <small>${times[i]} times in the group</small>`}</td>
         ${methods.map((m) => html`<td class="num"><${Chip} value=${model.credit(m)[step]} end=${model.end(m)} /></td>`)}
         <td class="num">${reward === null ? "none" : number(reward)}</td></tr>`;
     })}</tbody>

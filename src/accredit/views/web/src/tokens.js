@@ -1,7 +1,7 @@
 // Which tokens pay: text (or ids) on a diverging background, equal neighbours merged, one strip a turn.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
-import { clip, count, percent, shade, signed } from "./format.js";
+import { clip, count, oneLine, percent, shade, signed } from "./format.js";
 import { Figure, Scale } from "./figure.js";
 import { Chip } from "./steplist.js";
 
@@ -91,7 +91,10 @@ function Turn({ model, place, go, group, values, offsets, end, t, say }) {
   const n = offsets[local + 1] - offsets[local];
   const chosen = t === place.s;
   useEffect(() => { if (chosen) ref.current.scrollIntoView({ block: "nearest" }); }, [chosen]);
-  const spoken = textAt(group, "text", local) || textAt(group, "action", local);
+  // The action is what the policy did; `text` may be what it saw, so it is coloured only where there is no action.
+  const action = textAt(group, "action", local);
+  const text = textAt(group, "text", local);
+  const spoken = action || text;
   const answer = textAt(group, "observation", local);
   const hasIds = Boolean(group.arrays.token);
   // A turn whose tokens all carry one number may show its words instead of its ids.
@@ -100,12 +103,13 @@ function Turn({ model, place, go, group, values, offsets, end, t, say }) {
   return html`<article class=${`token-turn ${chosen ? "chosen" : ""}`} ref=${ref} aria-label=${`turn ${t}`}>
     <h2><button type="button" class="plain" onClick=${() => go({ s: t })}>step ${t}</button> <${Chip} value=${model.credit(place.m)[step]} end=${model.end(place.m)} />
       <small>${count(n, "token")}, their sum ${signed(values.sum[local])}${frozen ? ", not trained" : ""}</small></h2>
+    ${action && text && text !== action && html`<p class="other brief">${clip(oneLine(text), OBSERVATION)}</p>`}
     ${n === 0 || values.kind === "sum"
       ? html`<p class="other">${spoken || "no policy token"}</p>`
       : asText
         ? html`<${Runs} runs=${[{ ...runs[0], text: spoken }]} end=${end} isText=${true} name=${`tokens of turn ${t}`} say=${say} />`
-        : html`<${Runs} runs=${runs} end=${end} isText=${Boolean(group.head.pieces)} name=${`tokens of turn ${t}`} say=${say} />${!group.head.pieces && hasIds && spoken && html`<p class="other">text: ${spoken}</p>`}`}
-    ${answer && html`<p class="other">${clip(answer, OBSERVATION)}</p>`}
+        : html`<${Runs} runs=${runs} end=${end} isText=${Boolean(group.head.pieces)} name=${`tokens of turn ${t}`} say=${say} />${!group.head.pieces && hasIds && spoken && html`<p class="other">${action ? "action" : "text"}: ${spoken}</p>`}`}
+    ${answer && html`<p class="other brief">${clip(oneLine(answer), OBSERVATION)}</p>`}
   </article>`;
 }
 
