@@ -62,10 +62,11 @@ def _methods(batch: Batch) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def _report(found: Comparison, folder: Path) -> Path:
-    reported = list(found.credits.values())[:REPORTED]
-    if len(found.credits) > REPORTED:
-        left = ", ".join(list(found.credits)[REPORTED:])
-        note(f"the report shows {REPORTED} methods; not in it: {left}")
+    telling = sorted(found.rows, key=lambda row: (row.label not in FIRST, -row.coverage["steps"]))
+    if len(telling) > REPORTED:
+        left = ", ".join(row.label for row in telling[REPORTED:])
+        note(f"the report shows the {REPORTED} methods that tell most beyond the outcome; not in it: {left}")
+    reported = [found.credits[row.label] for row in telling[:REPORTED]]
     folder.mkdir(parents=True, exist_ok=True)
     return ac.report(reported, folder / "report.html", title="SmolLM2-135M in TextWorld games")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,10 +102,20 @@ def _write_file(writer: _Writer, target: Path, text: TextMode | None, notice: st
     assert blocks is not None
     head["textNote"] = _text_note(mode, chosen=text is not None)
     index = pack(Block(head, index_arrays(writer.sheet)))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("w", encoding="utf-8", newline="\n") as out:
-        out.writelines(write_page(writer.title, index, blocks))
+    _write_whole(target, write_page(writer.title, index, blocks))
     return target
+
+
+def _write_whole(target: Path, text: Iterable[str]) -> None:
+    """Write a file that appears whole or not at all, also when the run is interrupted."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.part")
+    try:
+        with part.open("w", encoding="utf-8", newline="\n") as out:
+            out.writelines(text)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _blocks(
@@ -255,8 +265,7 @@ def _write_index(writer: _Writer, folder: Path, pages: Sequence[str]) -> Path:
     assert len(names) == len(rows) - 1
     index = pack(Block(head, arrays))
     target = folder / "index.html"
-    with target.open("w", encoding="utf-8", newline="\n") as out:
-        out.writelines(write_page(writer.title, index, [("words", pack(words_block(small)))]))
+    _write_whole(target, write_page(writer.title, index, [("words", pack(words_block(small)))]))
     return target
 
 
