@@ -143,12 +143,18 @@ def _refuse(batch: Batch, card: MethodCard, base: str | None, given: Mapping[str
             f"every one of the {len(batch)} groups has one rollout, so {card.id!r} has nothing to "
             "compare: the group column is probably wrong",
             code="ACC111",
-            hint="Give rollouts of one task the same `group`, or say singleton='zero' or 'raw'",
+            hint=f"Give rollouts of one task the same `group`, or {_alone(card)}",
         )
 
 
 def _spoken(needs: list[str]) -> str:
     return " and ".join(need.replace("|", " or ") for need in needs)
+
+
+def _alone(card: MethodCard) -> str:
+    if any(spec.name == "singleton" for spec in card.params):
+        return "say singleton='zero' or 'raw'"
+    return "assign each group by itself"
 
 
 def missing_needs(batch: Batch, card: MethodCard) -> list[str]:
