@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from accredit.data import Batch
-from accredit.engine import Rollouts, as_batch, missing_needs
+from accredit.engine import Rollouts, missing_needs
 from accredit.findings import Plan, Report, examine
 from accredit.index import Key
 from accredit.methods import get_method
+from accredit.readers import read
 
 __all__ = ["check"]
 
@@ -23,7 +24,8 @@ def check(
         method: the method that is to run on them (``"gigpo"``, ``"grpo:truncated=drop"``): its needs are
             checked, and findings say what it does with odd rollouts. None = any.
         key: which states count as the same, as in `assign`.
-        strict: raise at the first error or warning instead of reporting it.
+        strict: raise at the first rollout that cannot be used, else for the worst error or warning,
+            instead of reporting it.
 
     Returns:
         The Report: iterate over its findings; ``.ok`` is True without errors and warnings.
@@ -37,7 +39,7 @@ def check(
         >>> [finding.code for finding in check(records).errors]
         ['ACC111']
     """
-    batch = as_batch(rollouts)
+    batch = rollouts if isinstance(rollouts, Batch) else read(rollouts, strict=strict)
     return examine(batch, None if method is None else _plan(batch, method), key=key, strict=strict)
 
 

@@ -186,7 +186,7 @@ def _roles_by_step(records: Records) -> None:
     _steps(agent=lambda r, t: ("planner", "coder")[t % 2])(records)
 
 
-def _rows(reward: float) -> Callable[[Records], Records]:
+def _rows(reward: Any) -> Callable[[Records], Records]:
     """Give rollout 0 as two records, the second with a reward of its own."""
 
     def spoil(records: Records) -> Records:
@@ -206,6 +206,7 @@ PLANTS: dict[str, Plant] = {
     "ACC105": Plant(_step_of(0, 0, state={"room": 1}), count=1),
     "ACC106": Plant(_rows(0.0), count=1),
     "ACC107": Plant(_rows(1.0), count=1),
+    "ACC108": Plant(_rows("broken"), count=1),
     "ACC110": Plant(_first(reward="much"), count=1),
     "ACC111": Plant(lambda records: [r | {"group": r["id"]} for r in records], count=16),
     "ACC112": Plant(_first(group="alone"), count=1),

@@ -51,13 +51,11 @@ def test_uncounted_rollouts_have_no_say():
     assert ["empty", "mixed"] == _kinds([1, 1], [0, 1], counted=[0, 0, 1, 1])
 
 
-@given(
-    st.lists(
-        st.lists(st.sampled_from([-1.0, 0.0, 0.3, 0.1 + 0.2, 1.0]), min_size=1, max_size=4),
-        min_size=1,
-        max_size=5,
-    )
-)
+_LEVELS = st.sampled_from([-1.0, 0.0, 0.3, 0.1 + 0.2, 1.0])
+_TIES = st.builds(lambda level, n: [level] * n, _LEVELS, st.integers(1, 3))
+
+
+@given(st.lists(_TIES | st.lists(_LEVELS, min_size=1, max_size=4), min_size=1, max_size=4))
 def test_every_group_is_of_one_kind_and_equals_the_plain_rule(groups):
     values = [r for g in groups for r in g]
     assert [_plain_kind(g, max(values), min(values)) for g in groups] == _kinds(*groups)

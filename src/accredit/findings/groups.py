@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from accredit.data import Finding
-from accredit.findings.beginnings import beginnings, copies
+from accredit.findings.beginnings import Beginnings, beginnings, copies
 from accredit.findings.codes import CODES
-from accredit.findings.scene import Check, Scene, named
-from accredit.index import segment_sum
-from accredit.typing import BoolArray, Ints, Scalar
+from accredit.findings.scene import Check, Scene, distinct_pairs, named
+from accredit.typing import BoolArray, Scalar
 
 __all__ = ["CHECKS", "position_pattern"]
 
@@ -102,46 +101,38 @@ def _beginnings(scene: Scene) -> Iterator[Finding]:
     found = beginnings(scene)
     if found is None:
         return
-    own = found.judged_R
-    pair = _distinct(scene.index.group_R[own], found.role_R[own], found.code_R[own])
-    many_G = _groups_with_several(scene.index.n_groups, pair)
+    many_G = _groups_with_several(scene, found)
     pattern = position_pattern(_names(scene)) if many_G.any() else ""
     why = f"; the group ids are positions ({pattern})" if pattern else ""
     yield from scene.groups("ACC114", many_G, f"{{n}} with different {found.noun}{why}")
     if many_G.any():
         return
-    split_R = _split(scene, found.code_R, own)
-    if found.strong:
-        yield from scene.rollouts(
-            "ACC116", split_R, f"{{n}} with the same {found.noun} as a rollout of another group"
-        )
-    elif np.unique(found.code_R[own]).size > 1:
-        yield from scene.rollouts(
-            "ACC117", split_R, f"{{n}} with the same {found.noun} as a rollout of another group"
-        )
+    code = "ACC116" if found.strong else "ACC117"
+    if found.strong or np.unique(found.code_R[found.judged_R]).size > 1:
+        text = f"{{n}} with the same {found.noun} as a rollout of another group"
+        yield from scene.rollouts(code, _split(scene, found), text)
 
 
-def _distinct(*columns: Ints) -> Ints:
-    return np.unique(np.stack(columns, axis=1), axis=0) if columns[0].size else np.zeros((0, 3), np.int64)
+def _groups_with_several(scene: Scene, found: Beginnings) -> BoolArray:
+    """Return the groups whose rollouts of one role begin differently ``[G]``."""
+    own = found.judged_R
+    width = int(found.role_R.max(initial=0)) + 2
+    head, _ = distinct_pairs(scene.index.group_R[own] * width + found.role_R[own] + 1, found.code_R[own])
+    heads, count = np.unique(head, return_counts=True)
+    several = np.zeros(scene.index.n_groups, bool)
+    several[heads[count > 1] // width] = True
+    return several
 
 
-def _groups_with_several(n_groups: int, pair: Ints) -> BoolArray:
-    """Return which groups have several codes under one role, of rows (group, role, code)."""
-    heads, count = np.unique(pair[:, :2], axis=0, return_counts=True)
-    found = np.zeros(n_groups, bool)
-    found[heads[count > 1, 0]] = True
-    return found
-
-
-def _split(scene: Scene, code_R: Ints, own: BoolArray) -> BoolArray:
-    """Return rollouts whose beginning, at their policy version, occurs in another group too."""
+def _split(scene: Scene, found: Beginnings) -> BoolArray:
+    """Return rollouts whose beginning, at their policy version, occurs in another group too ``[R]``."""
     version = scene.batch.columns.get("policy_version_R")
     version_R = np.zeros(len(scene.batch), np.int64) if version is None else version.values.astype(np.int64)
-    key = code_R * (int(version_R.max(initial=0)) + 1) + version_R
-    dense = np.unique(key, return_inverse=True)[1]
-    pairs = np.unique(np.stack([dense[own], scene.index.group_R[own]], axis=1), axis=0)
-    groups = segment_sum(np.ones(len(pairs)), pairs[:, 0], int(dense.max(initial=0)) + 1)
-    split: BoolArray = (groups[dense] > 1) & own
+    key_R = found.code_R * (int(version_R.max(initial=0)) + 1) + version_R
+    dense_R = np.unique(key_R, return_inverse=True)[1]
+    task, _ = distinct_pairs(dense_R[found.judged_R], scene.index.group_R[found.judged_R])
+    groups = np.bincount(task, minlength=int(dense_R.max(initial=0)) + 1)
+    split: BoolArray = (groups[dense_R] > 1) & found.judged_R
     return split
 
 
@@ -150,13 +141,10 @@ def _versions(scene: Scene) -> Iterator[Finding]:
     if column is None:
         return
     there = column.mask(len(scene.batch))
-    pairs = np.unique(
-        np.stack([scene.index.group_R[there], column.values[there].astype(np.int64)], axis=1), axis=0
-    )
-    versions_G = np.bincount(pairs[:, 0], minlength=scene.index.n_groups)
-    yield from scene.groups(
-        "ACC118", versions_G > 1, f"{{n}} with up to {versions_G.max(initial=0)} policy versions"
-    )
+    group, _ = distinct_pairs(scene.index.group_R[there], column.values[there])
+    versions_G = np.bincount(group, minlength=scene.index.n_groups)
+    text = f"{{n}} with up to {versions_G.max(initial=0)} policy versions"
+    yield from scene.groups("ACC118", versions_G > 1, text)
 
 
 def _steps(scene: Scene) -> Iterator[Finding]:

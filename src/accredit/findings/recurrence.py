@@ -59,7 +59,7 @@ def revisits(index: Index) -> Revisits | None:
     if use_S is None:
         return None
     share = _shares(index, index.anchor_S, use_S)
-    return Revisits(*share, int(use_S.sum()), int(np.unique(index.state_S[use_S]).size))
+    return Revisits(*share, int(use_S.sum()), int(np.count_nonzero(np.bincount(index.state_S[use_S]))))
 
 
 def _stated(index: Index) -> BoolArray | None:
@@ -96,7 +96,7 @@ def normaliser_gains(index: Index) -> dict[str, float]:
     use_S = use_S & _first_groups(index, column.values, words)
     if not use_S.any():
         return {}
-    at = np.unique(column.values[use_S])
+    at = np.flatnonzero(np.bincount(column.values[use_S]))
     texts = [words[c] for c in at.tolist()]
     place = np.zeros(len(words), np.int64)
     place[at] = np.arange(at.size)
@@ -123,8 +123,10 @@ def _first_groups(index: Index, codes_S: Ints, words: tuple[Scalar, ...]) -> Boo
     length = np.array([len(w) if isinstance(w, str) else 1 for w in words])
     if int(length.sum()) <= _CHARACTERS:
         return np.ones(codes_S.size, bool)
+    first = np.full(len(words), -1)
+    first[codes_S[::-1]] = np.arange(codes_S.size)[::-1]
     new_S = np.zeros(codes_S.size, bool)
-    new_S[np.unique(codes_S, return_index=True)[1]] = True
+    new_S[first[first >= 0]] = True
     cost_G = segment_sum(length[codes_S] * new_S, index.group_S, index.n_groups)
     if cost_G[0] > 20 * _CHARACTERS:
         return np.zeros(codes_S.size, bool)

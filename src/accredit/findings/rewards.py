@@ -79,9 +79,9 @@ def _spread(scene: Scene) -> Iterator[Finding]:
     for code, mask, what in (
         ("ACC211", kinds.all_pass, "all pass"),
         ("ACC212", kinds.all_fail, "all fail"),
-        ("ACC213", kinds.tie, "tie in between"),
+        ("ACC213", kinds.tie, "all tie in between"),
     ):
-        yield from scene.groups(code, mask, f"{{n}} in which all {what}: outcome methods give 0 there")
+        yield from scene.groups(code, mask, f"{{n}} in which {what}: outcome methods give 0 there")
     short = (kinds.single | kinds.empty) & (scene.group_size_G > 1) & counted.any()
     yield from scene.groups("ACC218", short, "{n} with several rollouts and at most one that counts")
     if kinds.mixed.any() or np.count_nonzero(counted) < 2:

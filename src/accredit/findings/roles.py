@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from accredit.data import Finding
-from accredit.findings.scene import Check, Scene
+from accredit.findings.scene import Check, Scene, distinct_pairs
 from accredit.index import segment_sum
 from accredit.typing import BoolArray, Ints
 
@@ -44,8 +44,8 @@ def _roles(scene: Scene) -> Iterator[Finding]:
     missing = role_S < 0
     if not missing.all():
         yield from scene.steps("ACC601", missing, "{n} without a role")
-    start = np.minimum(scene.batch.step_start_R1[:-1], role_S.size - 1)
-    several_R = segment_sum(role_S != role_S[start][index.rollout_S], index.rollout_S, n) > 0
+    first_S = role_S[scene.batch.step_start_R1[index.rollout_S]]
+    several_R = segment_sum(role_S != first_S, index.rollout_S, n) > 0
     yield from scene.rollouts("ACC603", several_R, "{n} with steps of several roles")
     yield from scene.groups(
         "ACC602", _apart(scene, role_S), "{n} in which rollouts of different roles are compared"
@@ -53,16 +53,14 @@ def _roles(scene: Scene) -> Iterator[Finding]:
 
 
 def _apart(scene: Scene, role_S: Ints) -> BoolArray:
-    """Return groups with two rollouts that have no role in common with the group's first."""
+    """Return groups in which no role takes part in every rollout ``[G]``; branches do not matter."""
     index = scene.index
-    rows = index.steps_R > 0
-    first_G = np.full(index.n_groups, -2, np.int64)
-    lead_R = role_S[np.minimum(scene.batch.step_start_R1[:-1], role_S.size - 1)]
-    order = np.flatnonzero(rows)[::-1]
-    first_G[index.group_R[order]] = lead_R[order]
-    shared_R = segment_sum(role_S == first_G[index.group_S], index.rollout_S, len(scene.batch)) > 0
-    apart = np.zeros(index.n_groups, bool)
-    apart[index.group_R[rows & ~shared_R & ~scene.present("parent_R")]] = True
+    root_S = ~scene.present("parent_R")[index.rollout_S]
+    rollout, role = distinct_pairs(index.rollout_S[root_S], role_S[root_S] + 1)
+    rollouts_G = np.bincount(index.group_R[np.unique(rollout)], minlength=index.n_groups)
+    width = int(role.max(initial=0)) + 1
+    taking_part = np.bincount(index.group_R[rollout] * width + role, minlength=index.n_groups * width)
+    apart: BoolArray = taking_part.reshape(-1, width).max(axis=1) < rollouts_G
     return apart
 
 

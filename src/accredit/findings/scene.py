@@ -17,7 +17,7 @@ from accredit.index import Index, has_score_R
 from accredit.index.rewards import COMPONENT, components_of
 from accredit.typing import BoolArray, Floats, Ints, Scalar
 
-__all__ = ["Check", "Plan", "Scene", "named"]
+__all__ = ["Check", "Plan", "Scene", "distinct_pairs", "named"]
 
 _EXAMPLES = 5
 _LONGEST_NAME = 80
@@ -176,6 +176,24 @@ def _finding(
     if count:
         text = message.replace("{n}", f"{count} of {of} {noun}{'s' * (of > 1)}", 1)
         yield CODES[code].finding(text, count=int(count), examples=places, mend=mend)
+
+
+def distinct_pairs(first: Ints, second: Ints) -> tuple[Ints, Ints]:
+    """Return the different pairs of two columns of codes >= 0, in order.
+
+    Args:
+        first: ``[n]``.
+        second: ``[n]``.
+
+    Example:
+        >>> [column.tolist() for column in distinct_pairs(np.array([1, 0, 1]), np.array([2, 2, 2]))]
+        [[0, 1], [2, 2]]
+    """
+    width = int(second.max(initial=0)) + 1
+    key = first.astype(np.int64) * width + second
+    few = int(key.max(initial=0)) <= 8 * key.size  # then counting is faster than sorting
+    left, right = np.divmod(np.flatnonzero(np.bincount(key)) if few else np.unique(key), width)
+    return left, right
 
 
 def named(value: Any) -> str:
