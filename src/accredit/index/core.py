@@ -51,10 +51,7 @@ class Index:
     @cached_property
     def group_R(self) -> Ints:
         """Dense group code of each rollout, 0 .. n_groups-1 in order of first appearance."""
-        codes, first, dense = np.unique(self.batch.group_R, return_index=True, return_inverse=True)
-        rank = np.empty(codes.size, np.int64)
-        rank[np.argsort(first, kind="stable")] = np.arange(codes.size)
-        return rank[dense]
+        return first_seen(self.batch.group_R)
 
     @cached_property
     def n_groups(self) -> int:
@@ -178,6 +175,8 @@ class Index:
     @cached_property
     def score_R(self) -> Floats:
         """Total return S_i = sum of r_t ``[R]``; a rollout without steps has its outcome."""
+        if not (self.outcome_in_steps or self.batch.has("reward_S")):
+            return self.outcome_R
         paid = segment_sum(self.paid_S, self.rollout_S, len(self.batch))
         if not self.outcome_in_steps:
             return paid + self.outcome_R
@@ -200,6 +199,9 @@ class Index:
         return first_seen(self.group_S * (int(self.state_S.max(initial=0)) + 1) + self.state_S)
 
 
+_TABLE = 8  # codes spread up to 8 places a value are counted in a table, wider ones are sorted
+
+
 def first_seen(codes: Ints) -> Ints:
     """Return codes renumbered 0, 1, … in order of first appearance.
 
@@ -207,8 +209,19 @@ def first_seen(codes: Ints) -> Ints:
         >>> first_seen(np.array([7, 3, 7, 9])).tolist()
         [0, 1, 0, 2]
     """
-    _, first, dense = np.unique(codes, return_index=True, return_inverse=True)
-    rank = np.empty(first.size, np.int64)
-    rank[np.argsort(first, kind="stable")] = np.arange(first.size)
-    found: Ints = rank[dense]
+    found: Ints
+    if not codes.size:
+        return np.zeros(0, np.int64)
+    low, high = int(codes.min()), int(codes.max())
+    if high - low > _TABLE * codes.size:
+        _, first, dense = np.unique(codes, return_index=True, return_inverse=True)
+        rank = np.empty(first.size, np.int64)
+        rank[np.argsort(first, kind="stable")] = np.arange(first.size)
+        found = rank[dense]
+        return found
+    place = np.arange(codes.size)
+    first_at = np.zeros(high - low + 1, np.int64)
+    first_at[codes[::-1] - low] = place[::-1]  # of equal codes the last write stays: the first place
+    first = first_at[codes - low]
+    found = (np.cumsum(first == place) - 1)[first]
     return found

@@ -27,9 +27,10 @@ def flat_groups(values: Array, ids: Ints, n: int, counted: BoolArray | None = No
         counted: values that belong to the statistics; None = all.
     """
     low, high = np.full(n, np.inf), np.full(n, -np.inf)
-    use = slice(None) if counted is None else counted
-    np.minimum.at(low, ids[use], values[use])
-    np.maximum.at(high, ids[use], values[use])
+    if counted is not None and not counted.all():
+        ids, values = ids[counted], values[counted]
+    np.minimum.at(low, ids, values)
+    np.maximum.at(high, ids, values)
     size = np.maximum(np.abs(low), np.abs(high))
     with np.errstate(invalid="ignore"):
         flat: BoolArray = ~(high - low > FLAT * np.maximum(1.0, size))
@@ -60,6 +61,11 @@ class GroupStats:
     weights: Floats | None = None
 
     @cached_property
+    def whole(self) -> bool:
+        """Whether every value is counted."""
+        return self.counted is None or bool(self.counted.all())
+
+    @cached_property
     def use(self) -> Floats:
         """Float mask of counted values ``[m]``."""
         if self.counted is None:
@@ -88,12 +94,23 @@ class GroupStats:
     @cached_property
     def plain_mean(self) -> Floats:
         """Mean of each group's counted values ``[n]``, each of weight 1."""
-        return _ratio(segment_sum(self.use * self.values, self.ids, self.n), self.size)
+        return _ratio(self.total, self.size)
+
+    @cached_property
+    def total(self) -> Floats:
+        """Sum of each group's counted values ``[n]``."""
+        counted = self.values if self.whole else self.use * self.values
+        return segment_sum(counted, self.ids, self.n)
 
     @cached_property
     def centred(self) -> Floats:
         """Counted values minus their group's mean ``[m]``: exactly 0 in a tie, 0 if not counted."""
-        return (self.values - self.mean[self.ids]) * self.use * ~self.flat[self.ids]
+        found = self.values - self.mean[self.ids]
+        if self.flat.any():
+            found[self.flat[self.ids]] = 0.0
+        if not self.whole:
+            found[~np.asarray(self.counted)] = 0.0
+        return found
 
     def std(self, ddof: int = 1) -> Floats:
         """Return each group's standard deviation ``[n]``; 0 for ties and for too few values.
@@ -101,8 +118,11 @@ class GroupStats:
         Args:
             ddof: 1 = unbiased (n - 1), 0 = population.
         """
-        deviation = self.values - self.plain_mean[self.ids]
-        square = segment_sum(self.use * deviation**2, self.ids, self.n)
+        if self.weights is None:
+            deviation = self.centred
+        else:
+            deviation = (self.values - self.plain_mean[self.ids]) * self.use
+        square = segment_sum(deviation * deviation, self.ids, self.n)
         found: Floats = np.sqrt(_ratio(square, np.maximum(self.size - ddof, 0))) * ~self.flat
         return found
 
@@ -114,8 +134,7 @@ class GroupStats:
     def leave_one_out(self) -> Floats:
         """Mean of the *other* counted values of the group ``[m]``; 0 where there is none."""
         others = np.maximum(self.size[self.ids] - self.use, 0)
-        total = segment_sum(self.use * self.values, self.ids, self.n)[self.ids]
-        return _ratio(total - self.use * self.values, others)
+        return _ratio(self.total[self.ids] - self.use * self.values, others)
 
     @cached_property
     def alone(self) -> BoolArray:
