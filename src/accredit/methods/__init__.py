@@ -1,6 +1,20 @@
 """Credit methods: one file a method, pure functions from an Index to Parts."""
 
-from accredit.methods import crbc, gigpo, gpg, graft, graph_hca, grpo, hgpo, opo, reinforce_pp, remax, rloo
+from accredit.methods import (
+    crbc,
+    gae,
+    gigpo,
+    gpg,
+    graft,
+    graph_hca,
+    grpo,
+    hgpo,
+    opo,
+    reinforce_pp,
+    remax,
+    rloo,
+    td,
+)
 from accredit.methods._params import (
     GroupParams,
     bounded,
@@ -20,6 +34,7 @@ __all__ = [
     "crbc",
     "doc_of",
     "flag",
+    "gae",
     "get_method",
     "gigpo",
     "gpg",
@@ -35,4 +50,5 @@ __all__ = [
     "reinforce_pp",
     "remax",
     "rloo",
+    "td",
 ]
