@@ -60,7 +60,8 @@ def test_the_method_says_what_it_does_with_truncated_rollouts():
         return ac.check(planted("ACC206"), method=method).by_code()["ACC206"][0].message
 
     assert "grpo counts their reward as recorded (truncated='keep')" in message("grpo")
-    assert "grpo leaves them out" in message("grpo:truncated=drop")
+    assert "grpo leaves them out, credit 0" in message("grpo:truncated=drop")
+    assert "td runs with truncation='terminal': cut off and no final_value" in message("td")
 
 
 def test_a_missing_signal_says_where_it_comes_from():

@@ -51,14 +51,14 @@ def _truncated_policy(scene: Scene) -> str:
     if scene.plan is None:
         return "methods count their reward as recorded, unless told truncated='drop'"
     name = scene.plan.card.id
-    policy = scene.param("truncated")
-    if policy is None:
+    spec = next((p for p in scene.plan.card.params if p.name in ("truncated", "truncation")), None)
+    if spec is None:
         return f"{name} counts their reward as recorded"
-    effect = {
-        "keep": "counts their reward as recorded",
-        "drop": "leaves them out of its statistics, credit 0",
-    }.get(policy, "has its own rule for them")
-    return f"{name} {effect} (truncated={policy!r})"
+    policy = scene.param(spec.name)
+    known = {"keep": "counts their reward as recorded", "drop": "leaves them out, credit 0"}
+    if spec.name == "truncated" and policy in known:
+        return f"{name} {known[policy]} (truncated={policy!r})"
+    return f"{name} runs with {spec.name}={policy!r}: {spec.doc}"
 
 
 def _rejected(scene: Scene) -> Iterator[Finding]:
