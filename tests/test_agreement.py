@@ -86,7 +86,10 @@ def test_monotone_credits_agree_fully_in_every_resample(sign):
     group_S = np.repeat(np.arange(4), 3)
     weights = draw_weights(4, 200, 1)
     expected = pytest.approx([sign, sign, sign])
-    for found in (spearmans([a, sign * a**3], group_S, weights)[0], kendall(a, sign * a**3, group_S, weights)):
+    for found in (
+        spearmans([a, sign * a**3], group_S, weights)[0],
+        kendall(a, sign * a**3, group_S, weights),
+    ):
         assert expected == [found.value, found.low, found.high]
 
 
@@ -120,7 +123,9 @@ def test_one_group_has_no_interval():
 
 def test_draws_that_are_undefined_are_dropped_and_mostly_undefined_means_no_interval():
     nan = np.nan
-    assert estimate(0.5, np.array([0.4, 0.6, nan])) == Estimate(0.5, pytest.approx(0.405), pytest.approx(0.595))
+    assert estimate(0.5, np.array([0.4, 0.6, nan])) == Estimate(
+        0.5, pytest.approx(0.405), pytest.approx(0.595)
+    )
     assert estimate(0.5, np.array([0.4, nan, nan])) == Estimate(0.5)
     assert estimate(nan, np.array([0.4])) is None
 

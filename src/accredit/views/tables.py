@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO, TypeAlias
+from unicodedata import combining, east_asian_width
 
 from accredit.views.plain import one_line, shorten, visible
 
@@ -102,16 +103,23 @@ def _plain_block(block: Table | Line) -> list[str]:
     if isinstance(block, Line):
         return [visible(block.text)]
     names, cells = block.names(), block.cells()
-    widths = [max(len(row[c]) for row in (names, *cells)) for c in range(len(names))]
+    widths = [max(_width(row[c]) for row in (names, *cells)) for c in range(len(names))]
     right = [c.startswith(">") for c in block.columns]
     lines = [visible(block.title)] if block.title else []
     for row in (names, *cells):
         padded = [
-            cell.rjust(width) if r else cell.ljust(width)
+            " " * (width - _width(cell)) + cell if r else cell + " " * (width - _width(cell))
             for cell, width, r in zip(row, widths, right, strict=True)
         ]
         lines.append("  ".join(padded).rstrip())
     return lines
+
+
+def _width(text: str) -> int:
+    """Columns that a text takes: wide letters two, marks on a letter none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def show(blocks: Blocks, file: TextIO | None = None) -> None:
