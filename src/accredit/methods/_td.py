@@ -75,7 +75,8 @@ class Setting:
         if column is None:
             return self.index.has_status("truncated")
         there, flags = column.mask(len(self.index.batch)), column.decoded().astype(bool)
-        return (self.index.has_status("truncated") & ~(there & flags)) | (there & ~flags)
+        found: BoolArray = (self.index.has_status("truncated") & ~(there & flags)) | (there & ~flags)
+        return found
 
     @cached_property
     def unknown_end_R(self) -> BoolArray:
