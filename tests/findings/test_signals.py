@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import accredit as ac
 from tests.findings.planted import clean
 
@@ -91,3 +93,10 @@ def test_rejected_rollouts_are_not_counted_again_as_untrained():
     records = clean()
     records[0]["status"] = "rejected"
     assert {"ACC207"} == _codes(records)
+
+
+def test_every_signal_that_is_not_a_number_is_named():
+    records = clean()
+    records[0]["steps"][0] |= {"value": math.nan, "entropies": [math.inf, 1.0]}
+    (found,) = ac.check(records).by_code()["ACC306"]
+    assert (2, {"signal 'value'", "signal 'entropies'"}) == (found.count, set(found.examples))

@@ -128,8 +128,9 @@ class Settler:
             Finding(
                 "ACC306",
                 "warning",
-                f"{name} is NaN or infinite in {count} {unit} and counts as absent there",
-                hint=f"Write null, or leave {name} out, where a number is not known",
+                f"{name!r} is NaN or infinite in {count} {unit} and counts as absent there",
+                where=f"signal {name!r}",
+                hint=f"Write null, or leave {name!r} out, where a number is not known",
                 count=count,
             )
         )
