@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from accredit.typing import Floats, Ints
 
-__all__ = ["Estimate", "concordance", "draw_weights", "kendall", "spearmans"]
+__all__ = ["Estimate", "concordance", "draw_weights", "kendall", "rms", "spearmans"]
 
 _CHUNK = 4_000_000  # cells of one resampling matrix held at a time
 _TAIL = 2.5  # percent
@@ -220,3 +220,17 @@ def estimate(value: float, draws: Floats) -> Estimate | None:
         return Estimate(value)
     low, high = np.percentile(kept, [_TAIL, 100 - _TAIL])
     return Estimate(value, float(low), float(high))
+
+
+def rms(values: Floats) -> float:
+    """Return the root mean square; scaled first, so that large credit does not overflow.
+
+    Args:
+        values: ``[S]``.
+
+    Example:
+        >>> rms(np.array([3.0, -4.0])) ** 2
+        12.5
+    """
+    top = float(np.abs(values).max(initial=0.0))
+    return top * float(np.sqrt(np.mean((values / top) ** 2))) if top else 0.0

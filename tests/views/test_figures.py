@@ -6,60 +6,60 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
 
 import accredit as ac
 from accredit.data import Batch
-from accredit.views.contrast import contrast, rank_correlation
+from accredit.views.contrast import contrasts, quadrants, worst
 from accredit.views.headline import concentration
 from accredit.views.health import health, histogram, zero_spread
 from accredit.views.sheet import sheet_of
 from tests.views.made import made, value_result
 
 few = st.sampled_from([-2.0, -1.0, 0.0, 0.5, 1.0, 3.0])
-pairs = st.lists(st.tuples(few, few, st.integers(0, 3)), min_size=1, max_size=30)
+pairs = st.lists(st.tuples(few, few), min_size=1, max_size=30)
 
 
 @given(pairs)
 def test_quadrants_count_every_step_once(rows):
-    a, b, g = (np.array(x) for x in zip(*rows, strict=True))
-    found = contrast(a.astype(float), b.astype(float), g.astype(int), np.arange(len(a)))
-    assert len(rows) == sum(found.quadrants)
+    a, b = (np.array(x) for x in zip(*rows, strict=True))
+    found = quadrants(a.astype(float), b.astype(float))
+    assert len(rows) == sum(found)
     plain = [0] * 6
-    for x, y, _ in rows:
+    for x, y in rows:
         one = 4 if (x == 0) != (y == 0) else 5 if x == 0 else 2 * (x < 0) + (y < 0)
         plain[one] += 1
-    assert tuple(plain) == found.quadrants
+    assert tuple(plain) == found
 
 
-@given(pairs)
-def test_rank_correlation_is_spearmans(rows):
-    a, b, g = (np.array(x) for x in zip(*rows, strict=True))
-    found = rank_correlation(a.astype(float), b.astype(float), g.astype(int))
-    if len(set(a)) < 2 or len(set(b)) < 2:
-        assert found is None
-    else:
-        assert found.value == pytest.approx(spearmanr(a, b).statistic, abs=1e-9)
-        assert found.low is None or found.low <= found.high
+def test_the_report_says_of_two_methods_what_compare_says():
+    batch = made(groups=5, rollouts=8)
+    found = ac.compare(batch, ["grpo", "gigpo"])
+    mine = contrasts(sheet_of(list(found.credits.values())))[0]
+    pair = found.pairs[0]
+    assert mine["rho"] == [pair.spearman.value, pair.spearman.low, pair.spearman.high]
+    assert mine["quadrants"] == [pair.quadrants[k] for k in ("++", "+-", "-+", "--", "one zero", "both zero")]
+    sheet = sheet_of(list(found.credits.values()))
+    places = [
+        (sheet.ids[sheet.rollout_S[s]], int(s - sheet.start_R1[sheet.rollout_S[s]])) for s in mine["worst"]
+    ]
+    assert [(d.rollout, d.step) for d in pair.worst] == places
 
 
-def test_one_group_has_no_interval():
-    found = rank_correlation(np.array([1.0, 2, 3]), np.array([1.0, 3, 2]), np.zeros(3, int))
-    assert (found.low, found.high) == (None, None)
-
-
-def test_groups_are_resampled_not_steps():
-    """Ten copies of a step inside its group narrow nothing; they would if steps were resampled."""
-    chance = np.random.default_rng(1)
-    a, b, g = chance.normal(size=30), chance.normal(size=30), np.arange(30) // 3
-    once = rank_correlation(a, b, g)
-    often = rank_correlation(np.repeat(a, 10), np.repeat(b, 10), np.repeat(g, 10))
-    assert often.high - often.low == pytest.approx(once.high - once.low, rel=0.05)
+def test_rollouts_that_a_method_left_out_are_not_compared():
+    rows = [
+        {"id": n, "group": "g", "reward": r, "steps": [{"action": "a"}]}
+        for n, r in (("a", 1), ("b", 0), ("c", None))
+    ]
+    batch = Batch.from_records(rows)
+    credits = [ac.assign(batch, "grpo"), ac.assign(batch, "rloo")]
+    assert [c.uncounted != {} for c in credits] == [True, True]
+    assert contrasts(sheet_of(credits))[0]["n"] == 2
 
 
 def test_the_worst_disagreements_come_first():
     a, b = np.array([1.0, 1, -1, 0.2]), np.array([1.0, -1, -0.5, 0.2])
-    assert contrast(a, b, np.zeros(4, int), np.arange(4)).worst[0] == 1
+    assert worst(a, b, np.arange(4))[0] == 1
+    assert worst(np.full(4, 2.0), np.array([1.0, 1, 1, -3]), np.zeros(4, int)) == [3, 0]
 
 
 @given(st.lists(few, min_size=1, max_size=25))

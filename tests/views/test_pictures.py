@@ -138,9 +138,6 @@ def test_terminal_views_never_pass_on_control_characters_or_markup():
     out = "".join(printed(terminal.show_waterfall, credit, name) for name in credit.batch.ids)
     out += "".join(printed(terminal.show_matrix, credit, str(g)) for g in credit.batch.group_names)
     out += printed(terminal.show_explanation, credit.explain(credit.batch.ids[0], 0))
-    out += printed(terminal.show_findings, credit.batch.findings) + printed(
-        terminal.show_methods, [credit.card]
-    )
     assert not set(out) & {chr(c) for c in (*range(9), *range(11, 32), *range(127, 160), 0x202E)}
     assert "[bold red]markup[/]" in out
 

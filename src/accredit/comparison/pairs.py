@@ -7,12 +7,12 @@ from itertools import combinations
 
 import numpy as np
 
-from accredit.agreement import draw_weights, kendall, spearmans
+from accredit.agreement import draw_weights, kendall, rms, spearmans
 from accredit.comparison.records import Disagreement, Pair
 from accredit.data import Batch, Credit
 from accredit.typing import BoolArray, Floats, Ints
 
-__all__ = ["pairs_of", "rms", "rollout_of_step"]
+__all__ = ["pairs_of", "rollout_of_step"]
 
 WORST = 10
 PREVIEW = 160
@@ -111,12 +111,6 @@ def _preview(batch: Batch, names: Sequence[str], s: int) -> str:
         text = " ".join(str(word)[: 4 * PREVIEW].split())
         return text if len(text) <= PREVIEW else text[: PREVIEW - 1] + "…"
     return ""
-
-
-def rms(values: Floats) -> float:
-    """Return the root mean square; scaled first, so that large credit does not overflow."""
-    top = float(np.abs(values).max(initial=0.0))
-    return top * float(np.sqrt(np.mean((values / top) ** 2))) if top else 0.0
 
 
 def rollout_of_step(batch: Batch) -> Ints:

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from accredit.comparison.pairs import pairs_of, rms, rollout_of_step
+from accredit.agreement import rms
+from accredit.comparison.pairs import pairs_of, rollout_of_step
 from accredit.comparison.records import Comparison, MethodRow, Unable
 from accredit.data import Batch, Credit, MethodCard
 from accredit.engine import Rollouts, as_batch, assign, missing_needs

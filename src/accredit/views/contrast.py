@@ -1,132 +1,109 @@
-"""Two methods on the same steps: agreement, its interval, and where they differ most."""
+"""Two methods on the same steps: agreement, its interval, and where they differ most.
+
+The numbers are those of `accredit compare`: the same estimators (`accredit.agreement`), over the
+rollouts that every method of the report counted.
+"""
 
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import rankdata
 
+from accredit.agreement import draw_weights, rms, spearmans
 from accredit.typing import Floats, Ints
-from accredit.views.colour import domain
-from accredit.views.decisive import first_of_each
 
 if TYPE_CHECKING:
     from accredit.views.sheet import Sheet
 
-__all__ = ["Contrast", "Interval", "contrast", "contrasts", "rank_correlation"]
+__all__ = ["contrasts", "quadrants", "worst"]
 
-RESAMPLES = 2_000
+RESAMPLES = 1_000
 WORST = 10
 
 
-class Interval(NamedTuple):
-    """An estimate with its 95 % percentile interval; ``low``/``high`` are None with one group."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-
-class Contrast(NamedTuple):
-    """How two methods' step credits compare.
-
-    Attributes:
-        rho: Spearman's rank correlation with cluster-bootstrap interval, None where undefined.
-        quadrants: counts of (both +, + -, - +, both -, one of them 0, both 0).
-        worst: steps of largest ``|a / end_a - b / end_b|`` where ``end`` is the colour domain, one a
-            rollout.
-    """
-
-    rho: Interval | None
-    quadrants: tuple[int, int, int, int, int, int]
-    worst: tuple[int, ...]
-
-
 def contrasts(sheet: Sheet) -> list[dict[str, Any]]:
-    """Return every pair of methods as JSON-ready fields: a, b, rho, quadrants, worst."""
+    """Return every pair of methods as JSON-ready fields.
+
+    Returns:
+        Each with ``a``, ``b`` (indices of methods), ``n`` (steps compared), ``groups``, ``rho``
+        (Spearman's rank correlation, low and high end of its 95 % interval; None where one side is
+        constant), ``quadrants`` and ``worst`` (steps of the sheet).
+    """
+    if len(sheet.credits) < 2:
+        return []
+    at = np.flatnonzero(_counted(sheet)[sheet.rollout_S])
+    values = [row[at] for row in sheet.credit_MS]
+    groups, group_S = np.unique(sheet.group_S[at], return_inverse=True)
+    rhos = spearmans(values, group_S, draw_weights(groups.size, RESAMPLES, 0)) if at.size else []
     out = []
-    for a, b in combinations(range(len(sheet.credits)), 2):
-        found = contrast(sheet.credit_MS[a], sheet.credit_MS[b], sheet.group_S, sheet.rollout_S)
-        rho = None if found.rho is None else list(found.rho)
+    for p, (a, b) in enumerate(combinations(range(len(values)), 2)):
+        rho = rhos[p] if rhos else None
+        found = worst(values[a], values[b], sheet.rollout_S[at])
         out.append(
-            {"a": a, "b": b, "rho": rho, "quadrants": list(found.quadrants), "worst": list(found.worst)}
+            {
+                "a": a,
+                "b": b,
+                "n": int(at.size),
+                "groups": int(groups.size),
+                "rho": None if rho is None else [rho.value, rho.low, rho.high],
+                "quadrants": list(quadrants(values[a], values[b])),
+                "worst": [int(at[i]) for i in found],
+            }
         )
     return out
 
 
-def contrast(a: Floats, b: Floats, group_S: Ints, rollout_S: Ints) -> Contrast:
-    """Compare two credits of the same steps.
+def quadrants(a: Floats, b: Floats) -> tuple[int, int, int, int, int, int]:
+    """Count steps by sign: both +, + -, - +, both -, one of them 0, both 0.
 
     Args:
         a: ``[S]`` credit of one method.
         b: ``[S]`` credit of the other.
-        group_S: ``[S]`` group of each step; groups are resampled, for rollouts of a group are not
-            independent.
-        rollout_S: ``[S]`` rollout of each step, ascending.
 
     Example:
-        >>> one = np.zeros(3, int)
-        >>> contrast(np.array([1.0, -1, 0]), np.array([2.0, 1, 0]), one, one).quadrants
+        >>> quadrants(np.array([1.0, -1, 0]), np.array([2.0, 1, 0]))
         (1, 0, 1, 0, 0, 1)
     """
-    gap = np.abs(a / domain(a) - b / domain(b))
-    worst = first_of_each(np.argsort(-gap, kind="stable"), rollout_S, WORST)
-    return Contrast(
-        rank_correlation(a, b, group_S),
-        _quadrants(np.sign(a), np.sign(b)),
-        tuple(s for s in worst if gap[s] > 1e-9),
+    masks = (
+        (a > 0) & (b > 0),
+        (a > 0) & (b < 0),
+        (a < 0) & (b > 0),
+        (a < 0) & (b < 0),
+        (a == 0) ^ (b == 0),
+        (a == 0) & (b == 0),
     )
+    pp, pn, np_, nn, one, none = (int(np.count_nonzero(m)) for m in masks)
+    return pp, pn, np_, nn, one, none
 
 
-def rank_correlation(a: Floats, b: Floats, group_S: Ints, seed: int = 0) -> Interval | None:
-    """Return Spearman's rho and its interval by a bootstrap over groups, None if one side is constant.
+def worst(a: Floats, b: Floats, rollout_S: Ints, keep: int = WORST) -> list[int]:
+    """Return the steps on which two credits differ most, each in units of its root mean square.
 
-    Ranks are taken once over all steps (ties get their mean rank); a resample draws groups with
-    repetition and takes Pearson's correlation of those ranks, from sums a group.
+    Steps of one rollout with the same two numbers stand for each other: the first is told.
 
     Args:
         a: ``[S]``.
         b: ``[S]``.
-        group_S: ``[S]`` codes 0..G-1.
-        seed: of the resamples.
+        rollout_S: ``[S]``.
+        keep: how many at most.
     """
-    if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return None
-    x, y = rankdata(a) - (len(a) + 1) / 2, rankdata(b) - (len(b) + 1) / 2
-    columns = (np.ones(len(a)), x, y, x * x, y * y, x * y)
-    sums_GK = np.stack([np.bincount(group_S, c) for c in columns], axis=1)
-    sums_GK = sums_GK[sums_GK[:, 0] > 0]
-    value = float(_pearson(sums_GK.sum(axis=0)[None])[0])
-    n = len(sums_GK)
-    if n < 2:
-        return Interval(value, None, None)
-    draws = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), RESAMPLES)
-    rhos = _pearson(draws.astype(float) @ sums_GK)
-    low, high = np.percentile(rhos[np.isfinite(rhos)], [2.5, 97.5])
-    return Interval(value, float(low), float(high))
+    gap = np.abs(a / (rms(a) or 1.0) - b / (rms(b) or 1.0))
+    order = np.argsort(-gap, kind="stable")
+    seen: set[tuple[int, float, float]] = set()
+    found: list[int] = []
+    for i in order[gap[order] > 1e-9].tolist():
+        if len(found) == keep:
+            break
+        same = (int(rollout_S[i]), float(a[i]), float(b[i]))
+        if same not in seen:
+            found.append(i)
+        seen.add(same)
+    return found
 
 
-def _pearson(sums: Floats) -> Floats:
-    n, x, y, xx, yy, xy = sums.T
-    spread = (xx - x * x / n) * (yy - y * y / n)
-    top = xy - x * y / n
-    # A resample of groups in which one side is constant has no correlation: NaN, dropped above.
-    return np.asarray(
-        np.divide(top, np.sqrt(np.maximum(spread, 0)), out=np.full(len(n), np.nan), where=spread > 0)
-    )
-
-
-def _quadrants(a: Floats, b: Floats) -> tuple[int, int, int, int, int, int]:
-    def count(mask: Any) -> int:
-        return int(np.count_nonzero(mask))
-
-    return (
-        count((a > 0) & (b > 0)),
-        count((a > 0) & (b < 0)),
-        count((a < 0) & (b > 0)),
-        count((a < 0) & (b < 0)),
-        count((a == 0) ^ (b == 0)),
-        count((a == 0) & (b == 0)),
-    )
+def _counted(sheet: Sheet) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Rollouts that every method counted: the zeros of the others are no opinion."""
+    left = {name for c in sheet.credits for names in c.uncounted.values() for name in names}
+    return np.array([name not in left for name in sheet.ids], bool)

@@ -11,7 +11,7 @@ from accredit.typing import Floats, Ints
 if TYPE_CHECKING:
     from accredit.data import Batch
 
-__all__ = ["Decisive", "decisions", "decisive", "first_of_each"]
+__all__ = ["Decisive", "decisions", "decisive"]
 
 
 class Decisive(NamedTuple):
@@ -70,9 +70,3 @@ def decisions(batch: Batch, credit: Floats) -> Ints:
     value_S = np.unique(credit, return_inverse=True)[1]
     rows = np.stack([group_S, value_S, *(c.values for c in columns if c is not None)])
     return np.unique(rows, axis=1, return_inverse=True)[1].reshape(-1)
-
-
-def first_of_each(order: Ints, rollout_S: Ints, keep: int) -> list[int]:
-    """Return the first step of each rollout in an order of steps, at most ``keep``."""
-    first = np.sort(np.unique(rollout_S[order], return_index=True)[1])[:keep]
-    return [int(s) for s in order[first]]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from accredit.agreement import Estimate, draw_weights
 from accredit.typing import Floats, Ints
-from accredit.views.contrast import Interval
 
 if TYPE_CHECKING:
     from accredit.views.sheet import Sheet
@@ -23,11 +23,11 @@ def concentrations(sheet: Sheet) -> list[dict[str, Any]]:
     for row in sheet.credit_MS:
         found = concentration(row, sheet.group_S)
         zero = int(np.count_nonzero(row == 0))
-        out.append({"half": None if found is None else list(found), "zero": zero})
+        out.append({"half": None if found is None else [found.value, found.low, found.high], "zero": zero})
     return out
 
 
-def concentration(credit: Floats, group_S: Ints, seed: int = 0) -> Interval | None:
+def concentration(credit: Floats, group_S: Ints, seed: int = 0) -> Estimate | None:
     """Return the smallest share of steps that holds half of all |credit|.
 
     Args:
@@ -50,11 +50,10 @@ def concentration(credit: Floats, group_S: Ints, seed: int = 0) -> Interval | No
     value = _share(size, np.ones(len(size)))
     n = int(groups.max()) + 1
     if n < 2:
-        return Interval(value, None, None)
-    draws = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), RESAMPLES)
-    shares = [_share(size, weights[groups]) for weights in draws]
+        return Estimate(value)
+    shares = [_share(size, weights[groups]) for weights in draw_weights(n, RESAMPLES, seed)]
     low, high = np.percentile([s for s in shares if s > 0], [2.5, 97.5])
-    return Interval(value, float(low), float(high))
+    return Estimate(value, float(low), float(high))
 
 
 def _share(size: Floats, weight: Floats | Ints) -> float:

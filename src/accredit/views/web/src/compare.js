@@ -27,10 +27,10 @@ function title(pair, A, B) {
 }
 
 function note(model, pair, A, B) {
-  const [pp, pn, np, nn, one, none] = pair.quadrants;
-  const n = pp + pn + np + nn + one + none;
-  const rho = pair.rho ? `Spearman rank correlation ${number(pair.rho[0])}, ${range(pair.rho[1], pair.rho[2])} (bootstrap over ${count(model.head.counts.groups, "group")})` : "no rank correlation: one side is constant";
-  return `${count(n, "step")}; ${rho}. One of the two is 0 on ${count(one, "step")}, both on ${count(none, "step")}.`;
+  const [one, none] = pair.quadrants.slice(4);
+  const left = model.head.counts.steps - pair.n;
+  const rho = pair.rho ? `Spearman rank correlation ${number(pair.rho[0])}, ${range(pair.rho[1], pair.rho[2])} (bootstrap over ${count(pair.groups, "group")})` : "no rank correlation: one side is constant";
+  return `${count(pair.n, "step")}${left ? ` (${left.toLocaleString("en-US")} more are of rollouts that a method did not count)` : ""}; ${rho}. One of the two is 0 on ${count(one, "step")}, both on ${count(none, "step")}.`;
 }
 
 function paint(canvas, model, a, b, x, y, chosen, size) {
@@ -167,7 +167,7 @@ export function Compare({ model, place, go }) {
       <span class="key"><i class="agree"></i> same sign</span><span class="key"><i class="flip"></i> sign flips</span></div>`}>
     <div class="compare"><${Scatter} model=${model} place=${place} go=${go} own=${scaled} />
       <div><${Quadrants} pair=${pair} A=${A} B=${B} /><p class="note">A click on a point opens its turn.${scaled ? " The axes differ: the dashed line joins equal shares of each method's largest credit." : " Equal axes; dashed line y = x."}${model.head.sampled ? ` The picture shows ${count(model.nSteps, "step")} of the whole.` : ""}</p></div></div>
-    <${StepTable} model=${model} place=${place} steps=${pair.worst} methods=${[m, vs]} caption=${`The ${pair.worst.length} largest disagreements, one a rollout, each credit in units of its method's colour scale`} />
+    <${StepTable} model=${model} place=${place} steps=${pair.worst} methods=${[m, vs]} caption=${`The ${pair.worst.length} largest disagreements, each credit in units of its method's root mean square`} />
   <//>`;
 }
 
