@@ -180,7 +180,7 @@ def _page(e: Mapping[str, Any], example: Any) -> str:
         ("other names", aliases),
         ("tags", ", ".join(f"`{t}`" for t in e["tags"])),
     ]
-    lines = [MARK, "", f"# {e['id']}", "", fXX, "|---|---|"]
+    lines = [MARK, "", f"# {e['id']}", "", f"**{e['title']}.**", "", "| card | |", "|---|---|"]
     lines += [f"| {name} | {text} |" for name, text in facts if text]
     lines += ["", f"`accredit assign rollouts.jsonl -m {e['id']}`", ""]
     lines += [

@@ -164,7 +164,8 @@ def missing_needs(batch: Batch, card: MethodCard) -> list[str]:
 
 def _there(batch: Batch, field: str) -> bool:
     if field == "n_tokens":
-        return batch.n_tokens > 0  # counts live in the offsets, they are no column
+        # Counts live in the offsets, they are no column; a slice without steps lacks nothing.
+        return batch.n_tokens > 0 or not batch.n_steps
     if field == "rewards":
         return any(name.startswith("rewards.") for name in batch.columns)
     columns = [t[field].column for t in (ROLLOUT_FIELDS, STEP_FIELDS) if field in t]

@@ -43,7 +43,7 @@ def _advantage(stats: GroupStats, singleton: str) -> Floats:
     title="Score against the group's mean weighted by the number of policy tokens",
     family="outcome",
     params=Params,
-    needs={"reward|rewards", "tokens|n_tokens|logprobs"},
+    needs={"reward|rewards", "tokens|n_tokens"},
     yields="step",
     tags={"group", "broadcast", "shift_invariant", "scale_equivariant"},
     cites="arXiv:2505.23585",

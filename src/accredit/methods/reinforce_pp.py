@@ -73,7 +73,7 @@ def step_values(index: Index, values_T: Floats, how: str) -> Floats:
     title="Token returns whitened over the batch",
     family="outcome",
     params=Params,
-    needs={"reward", "tokens|n_tokens|logprobs"},
+    needs={"reward", "tokens|n_tokens"},
     yields="token",
     tags={"cross_group", "shift_invariant", "scale_invariant"},
     cites="arXiv:2501.03262",
