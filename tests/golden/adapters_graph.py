@@ -136,3 +136,25 @@ def _with_outcome_nodes(credit: Credit, r: int, s: int) -> dict[Any, Any]:
         end = float(credit.extras["next_values"][s])
         found["z+" if end > 0 else "z-"] = end
     return found if credit.params["terminal"] == "virtual" else _value_with_end(credit, r, s)
+
+
+@adapts("hcapo")
+def hcapo(golden: Golden) -> Call:
+    golden.no_effect("convention", "note", "rescored")
+    golden.must_be("std", "unbiased")
+    kwargs = REWARDS | {
+        "gamma": golden.number("gamma", 0.95),
+        "temperature": golden.number("T_temp", 5.0),
+        "clip_low": golden.number("C_min", 0.8),
+        "clip_high": golden.number("C_max", 1.2),
+        "omega": golden.number("omega", 1.0),
+        "alpha": golden.number("alpha", 0.5),
+        "smoothing": golden.one_of(
+            "smoothing", {k: k for k in ("recursive", "neighbours", "none")}, "recursive"
+        ),
+        "do_no_harm": golden.flag("do_no_harm", default=True),
+        "eps": golden.number("epsilon", 1e-6),
+    }
+    return Call(
+        "hcapo", kwargs, {"steps": steps, "rho": step_extra("rho"), "q_hindsight": step_extra("q_hindsight")}
+    )

@@ -42,6 +42,28 @@ def _with_baseline(records: list[Record]) -> list[Record]:
 DISTANCE = "with gamma < 1 an equal outcome is worth less the more steps it takes"
 LOOPS = "visits to one state inside one rollout are compared too, and with gamma < 1 they differ"
 
+GROUP_STEPS = "the step term compares a rollout's steps with each other too"
+
+
+def hindsight(records: list[Record]) -> list[Record]:
+    """Give every step log-probs under a prompt that shows the end."""
+    return [
+        record
+        | {
+            "steps": [
+                step
+                | {
+                    "logprobs_hindsight": [
+                        round(0.7 * x - 0.01 * i, 4) for i, x in enumerate(step["logprobs"])
+                    ]
+                }
+                for step in record["steps"]
+            ]
+        }
+        for record in records
+    ]
+
+
 # Methods (and presets) that need more than their id; all others run with their defaults.
 CASES = (
     Case("dr-grpo", waive={SCALE_FREE: "the mean-only form keeps the scale of the rewards"}),
@@ -73,6 +95,9 @@ CASES = (
     Case("crbc", waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("crbc:depth=1", waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("crbc:boundary=reward", waive={TIES: DISTANCE, SINGLE: LOOPS}),
+    Case("gaca", waive={TIES: DISTANCE, SINGLE: LOOPS}),
+    Case("hcapo", decorate=hindsight, waive={TIES: DISTANCE, SINGLE: GROUP_STEPS}),
+    Case("relace", decorate=hindsight, waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("graft", waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("graph-hca", waive={TIES: DISTANCE, SINGLE: LOOPS}),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -111,7 +112,7 @@ class Credit:
         """Return each rollout's token advantages, one array a step (views)."""
         per_step = _split(self.tokens, self.batch.token_start_S1)
         bounds = self.batch.step_start_R1.tolist()
-        return [per_step[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        return [per_step[a:b] for a, b in itertools.pairwise(bounds)]
 
     def explain(self, rollout: str, step: int) -> Explanation:
         """Return the comparison set and the arithmetic behind one step's credit.
@@ -215,7 +216,7 @@ class Credit:
 
 def _split(values: Floats, start: Ints) -> list[Floats]:
     bounds = start.tolist()
-    return [values[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [values[a:b] for a, b in itertools.pairwise(bounds)]
 
 
 def _row_cuts(batch: Batch) -> Ints:

@@ -11,6 +11,7 @@ import numpy as np
 from accredit.data.batch import Batch
 from accredit.data.column import Column
 from accredit.data.layout import HIDDEN, field_names
+from accredit.data.vocabulary import TOKEN_FIELDS
 from accredit.typing import Array, Ints
 
 __all__ = ["Lists", "plain_lists", "records", "windows"]
@@ -21,7 +22,7 @@ Named: TypeAlias = list[tuple[str, Sequence[Any]]]
 
 _WHOLE = {"fork_step"}
 # Fields whose length says how many policy tokens a step has.
-_COUNTED = frozenset({"tokens", "logprobs", "entropies", "token_values", "prm_logratio"})
+_COUNTED = frozenset(TOKEN_FIELDS)
 _WINDOW_TOKENS = 1 << 18
 _WINDOW_STEPS = 1 << 14
 

@@ -14,7 +14,7 @@ from accredit.data.context import Break, Context, context_deltas
 from accredit.data.finding import Finding
 from accredit.data.records import Step
 from accredit.data.sinks import numbers
-from accredit.data.vocabulary import ALIASES, CONTROL, ROLLOUT_FIELDS, STATUSES, STEP_FIELDS
+from accredit.data.vocabulary import ALIASES, CONTROL, ROLLOUT_FIELDS, STATUSES, STEP_FIELDS, TOKEN_FIELDS
 from accredit.errors import DataError
 from accredit.typing import Array, Scalar
 
@@ -167,7 +167,7 @@ def _step_fields(steps: Any, name: str, place: str) -> Fields:
 
 def _token_counts(steps: Fields, n_steps: int, name: str, place: str) -> list[int]:
     counts: list[int | None] = [None] * n_steps
-    for key in ("tokens", "n_tokens", "logprobs", "entropies", "token_values", "prm_logratio"):
+    for key in ("n_tokens", *TOKEN_FIELDS):
         if key not in steps:
             continue
         rows, values = steps[key]

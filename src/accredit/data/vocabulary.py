@@ -17,6 +17,7 @@ __all__ = [
     "ROLLOUT_FIELDS",
     "STATUSES",
     "STEP_FIELDS",
+    "TOKEN_FIELDS",
     "Field",
     "Kind",
 ]
@@ -86,9 +87,28 @@ STEP_FIELDS = _table(
     Field("observation", "observation_S", "word", "what the environment answered"),
     Field("trainable", "trainable_S", "flag", "false: credited, but its tokens get 0"),
     Field("metadata", "metadata_S", "json", "anything else, kept as it is"),
+    Field(
+        "logprobs_hindsight",
+        "logprobs_hindsight_T",
+        "signal",
+        "log-probability of each token with the outcome in the prompt, nats",
+        "probe rescore",
+    ),
+    Field(
+        "logprobs_teacher",
+        "logprobs_teacher_T",
+        "signal",
+        "log-probability of each token under a teacher, nats",
+        "probe rescore",
+    ),
+    Field("report", "report_S", "word", "what came back for the subtask of this step"),
+    Field("features", "features_S", "vector", "physical features of the state before the step"),
     Field("prm_logits", "prm_logits_S", "vector", "[bad, good] logits of a process reward model"),
     Field("prm_logratio", "prm_logratio_T", "signal", "log pi_prm - log pi_ref of each token"),
 )
+
+# The fields whose length says how many policy tokens a step has.
+TOKEN_FIELDS = tuple(f.name for f in STEP_FIELDS.values() if f.kind in ("tokens", "signal"))
 
 KNOWN_COLUMNS: Mapping[str, Field] = {
     f.column: f for fields in (ROLLOUT_FIELDS, STEP_FIELDS) for f in fields.values()
