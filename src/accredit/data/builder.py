@@ -25,7 +25,7 @@ from accredit.data.rows import join_rows
 from accredit.data.settle import Settler
 from accredit.data.sinks import JsonSink, ListSink, NumberSink, Sink, WordSink, as_json, new_sink
 from accredit.data.vocabulary import ROLLOUT_FIELDS, STEP_FIELDS, Field
-from accredit.errors import DataError
+from accredit.errors import AccreditError, DataError
 from accredit.typing import Ints, Level, Scalar
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class BatchBuilder:
             if layout.column not in HIDDEN and layout.field not in table:
                 table[layout.field] = self._declared_sink(layout)
 
-    def exclude(self, error: DataError, rollout: str, where: str) -> None:
+    def exclude(self, error: AccreditError, rollout: str, where: str) -> None:
         """Count a rollout as read but not used (raise instead where strict)."""
         if self.strict:
             raise error

@@ -30,8 +30,8 @@ BULK_BYTES = 8192
 _INTS = {"tokens", "prompt_tokens", "context_tokens"}
 _FLOATS = {f.name for f in STEP_FIELDS.values() if f.kind == "signal"}
 _SHORT = 16
-# An int64 has at most 18 digits that are always safe; longer tokens are left to the exact decoder.
-_SAFE_DIGITS = 18
+# Integers of more digits do not all fit 64 bits, and the exact way knows them from floats.
+_SAFE = 10**18
 _decode = msgspec.json.Decoder().decode
 _NAMES = ["id", "group", "row", "rewards", "truncated", "schema", *ROLLOUT_FIELDS]
 _Line = msgspec.defstruct(
@@ -88,7 +88,8 @@ def _sorted_fields(split: list[dict[str, msgspec.Raw]]) -> tuple[list[dict[str, 
     return steps, rest
 
 
-_OPEN, _CLOSE, _COMMA = b"[],"
+_OPEN, _COMMA = b"[,"
+_BLANK = b"[] \t\r"
 
 
 def _convert(raws: Sequence[msgspec.Raw], *, whole: bool) -> list[Array] | None:
@@ -98,59 +99,31 @@ def _convert(raws: Sequence[msgspec.Raw], *, whole: bool) -> list[Array] | None:
     joined = b",".join(raws)
     if joined.count(b"[") != len(raws):
         return None
-    codes = np.frombuffer(joined, np.uint8)
-    commas, ends = np.flatnonzero(codes == _COMMA), np.flatnonzero(codes == _CLOSE)
-    if ends.size != len(raws):
+    commas = np.flatnonzero(np.frombuffer(joined, np.uint8) == _COMMA)
+    flat = _ints(joined) if whole else _floats(joined)
+    if flat is None or flat.size != commas.size + 1 or flat.max() >= _SAFE or flat.min() <= -_SAFE:
         return None
-    flat = _ints(joined, commas) if whole else _floats(joined, commas)
-    if flat is None or flat.size != commas.size + 1:
-        return None
-    bounds = [0, *(np.searchsorted(commas, ends) + 1).tolist()]
+    # The comma after each list ends it; the last list has none.
+    ends = np.cumsum([memoryview(raw).nbytes + 1 for raw in raws[:-1]]) - 1
+    bounds = [0, *(np.searchsorted(commas, ends) + 1).tolist(), flat.size]
     return [flat[a:b] for a, b in pairwise(bounds)]
 
 
-def _ints(joined: bytes, commas: Array) -> Array | None:
-    text = joined.translate(None, b"[] \t\r")
-    if _longest(commas, len(joined)) > _SAFE_DIGITS:
-        return None
+def _ints(joined: bytes) -> Array | None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            return np.fromstring(text, np.int64, sep=",")
+            return np.fromstring(joined.translate(None, _BLANK), np.int64, sep=",")
         except (DeprecationWarning, ValueError):
             return None
 
 
-def _floats(joined: bytes, commas: Array) -> Array | None:
-    text = joined.translate(None, b"[] \t\r")
-    if _longest(commas, len(joined)) > _SAFE_DIGITS and _may_be_huge_integer(text):
-        return None
+def _floats(joined: bytes) -> Array | None:
+    text = joined.translate(None, _BLANK)
+    start = pa.py_buffer(np.array([0, len(text)], np.int64))
     try:
-        found = pc.split_pattern(_one_string(text), ",").values.cast(pa.float64())
+        whole = pa.LargeStringArray.from_buffers(1, start, pa.py_buffer(text))
+        found: Array = pc.split_pattern(whole, ",").values.cast(pa.float64()).to_numpy()
     except pa.ArrowInvalid:
         return None
-    values: Array = found.to_numpy()
-    return values if np.isfinite(values).all() else None
-
-
-def _longest(commas: Array, size: int) -> int:
-    """Return at least the length of the longest number."""
-    cuts = np.concatenate([[-1], commas, [size]])
-    return int(np.diff(cuts).max()) - 1
-
-
-def _may_be_huge_integer(text: bytes) -> bool:
-    """Whether a number may have more than 18 characters and neither point nor exponent."""
-    codes = np.frombuffer(text, np.uint8)
-    cuts = np.concatenate([[-1], np.flatnonzero(codes == _COMMA), [codes.size]])
-    long = np.flatnonzero(np.diff(cuts) - 1 > _SAFE_DIGITS)
-    start = cuts[long] + 1
-    return not np.all((codes[start + 1] == _POINT) | (codes[start + 2] == _POINT))
-
-
-_POINT = ord(".")
-
-
-def _one_string(text: bytes) -> Any:
-    start = pa.py_buffer(np.array([0, len(text)], np.int64))
-    return pa.LargeStringArray.from_buffers(1, start, pa.py_buffer(text))
+    return found

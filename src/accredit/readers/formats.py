@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from accredit.data import Batch, Rollout
 from accredit.data.builder import BatchBuilder
-from accredit.errors import DataError, suggest
+from accredit.errors import AccreditError, DataError, suggest
 from accredit.store.decode import Decoder
 from accredit.store.limits import Limits
 from accredit.store.streams import Source
@@ -44,7 +44,7 @@ class Item(NamedTuple):
     """
 
     where: str
-    content: Mapping[str, Any] | Rollout | Batch | DataError
+    content: Mapping[str, Any] | Rollout | Batch | AccreditError
 
 
 @dataclass(slots=True)

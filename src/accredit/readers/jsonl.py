@@ -7,7 +7,7 @@ from typing import Any
 
 from accredit.data.header import parse_header
 from accredit.data.vocabulary import CONTROL, ROLLOUT_FIELDS
-from accredit.errors import DataError
+from accredit.errors import DataError, VersionError
 from accredit.readers.bulk import BULK_BYTES, decode_bulk
 from accredit.readers.formats import Format, Head, Item, Reading, register
 from accredit.store.schema import ROLLOUTS, check_schema, header_fields
@@ -62,15 +62,15 @@ def _item(reading: Reading, line: bytes, where: str, *, first: bool) -> Item | N
         value = decode_bulk(line, reading.limits) if len(line) >= BULK_BYTES else None
         if value is None:
             value = reading.decoder.decode(line, where)
-    except DataError as error:
+        header = header_fields(value) if first else None
+        if header is None and isinstance(value, Mapping) and "schema" in value:
+            check_schema(value["schema"], ROLLOUTS, where)
+    except (DataError, VersionError) as error:
         return Item(where, error)
-    header = header_fields(value) if first else None
     if header is not None:
         check_schema(header["schema"], ROLLOUTS, str(reading.source.path))
         reading.builder.open(parse_header(header))
         return None
-    if isinstance(value, Mapping) and "schema" in value:
-        check_schema(value["schema"], ROLLOUTS, where)
     return Item(where, value)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from accredit.data import Batch, Exclusion, FindingLog, Rollout
 from accredit.data.builder import BatchBuilder
-from accredit.errors import DataError
+from accredit.errors import AccreditError, DataError
 from accredit.readers.formats import Format, Head, Reading, get_format, recognise
 from accredit.readers.parquet import parquet_head
 from accredit.store.decode import Decoder
@@ -105,7 +105,7 @@ def _read_file(path: Path, chosen: Format | None, limits: Limits, builder: Batch
     for where, content in how.items(reading):
         if isinstance(content, Batch):
             yield content
-        elif isinstance(content, DataError):
+        elif isinstance(content, AccreditError):
             builder.exclude(content, where, where)
         else:
             _add(builder, content, where, limits)

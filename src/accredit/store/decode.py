@@ -146,14 +146,15 @@ def count_keys(line: bytes) -> int:
 
 def count_members(value: Any) -> int:
     """Return the number of members of all objects inside a decoded value."""
-    total, level = 0, [value]
+    total, level = 0, [value] if type(value) is dict or type(value) is list else []
     while level:
-        below = []
+        below: list[Any] = []
         for item in level:
+            inner: Any = item
             if type(item) is dict:
                 total += len(item)
-                item = item.values()
-            below += [v for v in item if type(v) is dict or type(v) is list]
+                inner = item.values()
+            below += [v for v in inner if type(v) is dict or type(v) is list]
         level = below
     return total
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from accredit.errors import DataError
 from accredit.store.limits import Limits
@@ -71,9 +72,9 @@ class Source:
 
     def _open(self, raw: BinaryIO) -> Iterator[bytes]:
         if self.compression == "gzip":
-            return _gunzip(raw)
+            return _patient(raw, _gunzip)
         if self.compression == "zstd":
-            return _unzstd(raw)
+            return _patient(raw, _unzstd)
         return iter(lambda: raw.read(_CHUNK), b"")
 
     def _count(self, total: int) -> None:
@@ -102,7 +103,7 @@ class Source:
     def lines(self) -> Iterator[Line]:
         """Yield number (from 1) and bytes of each line, or the error in place of a line too long.
 
-        The last line is an error if the stream breaks inside it.
+        Where the stream breaks inside a line, its beginning is the last one.
         """
         open_: list[bytes] = []
         number, size = 0, 0
@@ -119,8 +120,7 @@ class Source:
                 open_.clear()
         if size:
             number += 1
-            yield number, self._line(number, open_, b"", size) if self.broken is None else self._half(number)
-
+            yield number, self._line(number, open_, b"", size)
     def _line(self, number: int, open_: list[bytes], part: bytes, size: int) -> bytes | DataError:
         if size + len(part) > self.limits.line_bytes:
             try:
@@ -130,21 +130,38 @@ class Source:
         line = b"".join([*open_, part]) if open_ else part
         return line.removeprefix(_BOM) if number == 1 else line
 
-    def _half(self, number: int) -> DataError:
-        return DataError(
-            f"the line ends in the middle, where the file {self.name} breaks off",
-            code="ACC904",
-            where=self.place(number),
-            hint="Copy or write the file again",
-        )
-
     def place(self, number: int) -> str:
         """Return ``file line N``."""
         return f"{self.name} line {number}"
 
 
-def _gunzip(raw: BinaryIO) -> Iterator[bytes]:
-    """Yield the content of all members of a gzip file, a bounded piece at a time.
+def _patient(
+    raw: BinaryIO, unpack: Callable[[BinaryIO, Callable[[], int]], Iterator[bytes]]
+) -> Iterator[bytes]:
+    """Yield what a decompressor gives, to the last byte before an error.
+
+    A decompressor that meets an error in a call keeps what it had unpacked in that call. So after an
+    error it starts again, skips what was given, and goes on in smaller and smaller pieces.
+    """
+    given, size = 0, _CHUNK
+    while True:
+        raw.seek(0)
+        skip = given
+        try:
+            for piece in unpack(raw, lambda: min(skip, _CHUNK) or size):  # noqa: B023  # used at once
+                fresh, skip = piece[skip:], max(0, skip - len(piece))
+                if fresh:
+                    given += len(fresh)
+                    yield fresh
+            return
+        except (zlib.error, OSError):
+            if size == 1:
+                raise
+            size = max(1, size >> 5)
+
+
+def _gunzip(raw: BinaryIO, want: Callable[[], int]) -> Iterator[bytes]:
+    """Yield the content of all members of a gzip file, pieces of at most ``want()`` bytes.
 
     Raises:
         zlib.error: at a wrong checksum, or at bytes after the last member that are no member.
@@ -158,7 +175,7 @@ def _gunzip(raw: BinaryIO) -> Iterator[bytes]:
                 packed = raw.read(_CHUNK)
                 if not packed:
                     raise EOFError("it ends in the middle of compressed data")
-            if piece := member.decompress(packed, _CHUNK):
+            if piece := member.decompress(packed, want()):
                 yield piece
             packed = member.unconsumed_tail
         packed = (member.unused_data or raw.read(_CHUNK)).lstrip(b"\0")
@@ -168,14 +185,22 @@ def _gunzip(raw: BinaryIO) -> Iterator[bytes]:
             raise zlib.error("bytes follow that are not compressed data")
 
 
-def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
+def _unzstd(raw: BinaryIO, want: Callable[[], int]) -> Iterator[bytes]:
     import pyarrow as pa  # a quarter of a second that other files need not pay
 
-    with pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd") as stream:
-        while piece := _read(stream):
-            yield piece
+    stream = pa.CompressedInputStream(pa.PythonFile(_Unclosed(raw), "r"), "zstd")
+    while piece := stream.read(want()):
+        yield piece
 
 
-def _read(stream: Any) -> bytes:
-    piece: bytes = stream.read(_CHUNK)
-    return piece
+class _Unclosed(io.RawIOBase):
+    """A file that its decompressor may not close: it may have to start again."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return self._raw.read(size)
