@@ -190,19 +190,19 @@ def test_piped_columns_do_not_depend_on_the_terminal(file):
 # -- pipes, interrupts, encodings -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", ["assign", "show", "check"])
-def test_a_reader_that_goes_away_is_no_error(tmp_path, verb):
-    rows = [r for _ in range(1) for r in records(n_groups=200)]
+@pytest.mark.parametrize(
+    "verb",
+    ["show FILE -m dr-grpo --rollout g0r1 --step 0 " + how for how in ("--json", "--all")],
+)
+def test_a_reader_that_goes_away_ends_the_verb_quietly(tmp_path, verb):
     path = tmp_path / "many.jsonl"
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    options = {
-        "assign": "-m gigpo --json",
-        "show": "-m gigpo --all --rollout g0r1 --json",
-        "check": "--json",
-    }[verb]
-    line = f"{sys.executable} -m accredit {verb} {path} {options} | head -1"
-    done = subprocess.run(line, shell=True, capture_output=True, text=True)
-    assert (0, "") == (done.returncode, done.stderr)
+    path.write_text("".join(json.dumps(r) + "\n" for r in records(n_groups=1, size=20_000)))
+    line = (
+        f"{sys.executable} -m accredit {verb.replace('FILE', str(path))} | head -1; exit ${{PIPESTATUS[0]}}"
+    )
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    assert "" == done.stderr
+    assert done.returncode in (0, 141)  # 0 where the kernel took all of it before the reader left
     assert 1 == len(done.stdout.splitlines())
 
 
