@@ -1,8 +1,6 @@
 """Reading speed and memory: a 65 MB JSON Lines file into a Batch, all checks on, one core.
 
-    python bench/reading.py [megabytes]
-
-Prints one line a measurement and writes `bench/out/reading.json`.
+`python -m bench.reading --measure FILE` prints the figures of one file as JSON.
 """
 
 from __future__ import annotations
@@ -13,12 +11,13 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-OUT = Path(__file__).parent / "out" / "reading.json"
-STEPS, TOKENS, ROLLOUTS = 20, 200, 1000
+from bench.timing import Contestant, race
+
+ROOT = Path(__file__).parents[1]
+STEPS, TOKENS = 20, 200
 REPEATS = 5
 
 
@@ -53,20 +52,14 @@ def measure(path: Path) -> dict[str, Any]:
 
     read([])
     before = _peak()
-    times = []
-    for _ in range(REPEATS):
-        begin = time.perf_counter()
-        batch = read(path)
-        times.append(time.perf_counter() - begin)
-        if len(times) == 1:
-            peak = _peak() - before
+    batch = read(path)
+    peak = _peak() - before
     arrays = [c.values for c in batch.columns.values()] + [batch.token_start_S1, batch.step_start_R1]
     columns = sum(a.nbytes for a in arrays)
-    size = path.stat().st_size
+    timing = race({"read": Contestant(lambda _: read(path))}, REPEATS)["read"]
     return {
-        "file_bytes": size,
-        "seconds": min(times),
-        "mb_per_s": size / min(times) / 1e6,
+        "file_bytes": path.stat().st_size,
+        "seconds": timing.to_dict(),
         "column_bytes": columns,
         "peak_bytes": peak,
         "allowed_bytes": 2 * columns + 200 * 2**20,
@@ -79,44 +72,31 @@ def _isolated(path: Path) -> dict[str, Any]:
     """Measure in a fresh process, so that one reading's memory is not another's peak."""
     alone = {"OMP_NUM_THREADS": "1", "ARROW_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, __file__, "--measure", str(path)],
+        [sys.executable, "-m", "bench.reading", "--measure", str(path)],
         env=os.environ | alone,
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
+        cwd=ROOT,
     )
+    if done.returncode:
+        raise SystemExit(f"reading {path.name} failed:\n{done.stderr}")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def main() -> None:
-    rollouts = int(sys.argv[1]) * ROLLOUTS // 65 if len(sys.argv) > 1 else ROLLOUTS
-    found: dict[str, Any] = {}
+def reading_section(rollouts: int) -> dict[str, Any]:
+    """Time and memory of the same rollouts as JSONL, compressed JSONL and Parquet."""
+    from accredit.readers import convert
+
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / "rollouts.jsonl"
         write_sample(plain, rollouts)
-        paths = {"jsonl": plain}
-        from accredit.readers import convert
-
-        for kind in ("jsonl.gz", "jsonl.zst", "parquet"):
-            begin = time.perf_counter()
-            paths[kind] = convert(plain, plain.with_suffix(f".{kind}")).path
-            print(f"write {kind:10} {time.perf_counter() - begin:6.2f} s  {paths[kind].stat().st_size / 1e6:6.1f} MB")
-        text = plain.stat().st_size
-        for kind, path in paths.items():
-            found[kind] = row = _isolated(path)
-            row["text_mb_per_s"] = text / row["seconds"] / 1e6
-            print(
-                f"read  {kind:10} {row['seconds']:6.2f} s  {row['text_mb_per_s']:6.0f} MB/s of text  "
-                f"peak {row['peak_bytes'] / 2**20:5.0f} MiB of {row['allowed_bytes'] / 2**20:.0f} allowed "
-                f"(columns {row['column_bytes'] / 2**20:.0f})"
-            )
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(json.dumps(found, indent=1))
+        kinds = ("jsonl.gz", "jsonl.zst", "parquet")
+        paths = {"jsonl": plain} | {k: convert(plain, plain.with_suffix(f".{k}")).path for k in kinds}
+        found = {kind: _isolated(path) for kind, path in paths.items()}
+    return {"rollouts": rollouts, "steps": STEPS, "tokens": TOKENS, "files": found}
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--measure"]:
-        print(json.dumps(measure(Path(sys.argv[2]))))
-    else:
-        main()
+    print(json.dumps(measure(Path(sys.argv[2]))))
