@@ -196,7 +196,7 @@ def test_the_same_seed_gives_the_same_document(batch):
 def test_progress_is_told_before_each_method(batch):
     told = []
     ac.compare(batch, ["grpo", "gigpo"], n_boot=0, progress=lambda *now: told.append(now))
-    assert [(0, 2, "grpo"), (1, 2, "gigpo")] == told
+    assert [(0, 2, "grpo"), (1, 2, "gigpo"), (2, 2, "agreement")] == told
 
 
 def test_text_and_html_are_harmless():

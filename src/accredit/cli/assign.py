@@ -10,7 +10,7 @@ import click
 import accredit as ac
 from accredit.cli.options import FILE, Settings, as_json, takes_methods
 from accredit.cli.output import emit_json, note, progress
-from accredit.cli.running import compared, exit_code
+from accredit.cli.running import compared, exit_code, rollouts_of
 
 if TYPE_CHECKING:
     from accredit.data import Batch, Credit
@@ -43,7 +43,7 @@ def command(file: str, run: Settings, output: str | None, top: int, as_json: boo
     With several methods they are compared; -o then writes one file each, PATH-METHOD.
     Exit code 1: one of several could not run.
     """
-    batch = ac.read(file, **run.reading())
+    batch = rollouts_of(file, run)
     if len(run.methods) > 1:
         return _several(batch, run, output, as_json=as_json)
     with progress("assign") as tell:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-import accredit as ac
 from accredit.cli.options import FILE, Settings, as_json, takes_methods
-from accredit.cli.running import compared, exit_code
+from accredit.cli.running import compared, exit_code, rollouts_of
 
 __all__ = ["command"]
 
@@ -28,4 +27,4 @@ def command(file: str, run: Settings, boot: int, as_json: bool) -> int:
 
     Agreement between methods is no evidence that they are right. Exit code 1: one could not run.
     """
-    return exit_code(compared(ac.read(file, **run.reading()), run, as_json=as_json, n_boot=boot))
+    return exit_code(compared(rollouts_of(file, run), run, as_json=as_json, n_boot=boot))

@@ -1,4 +1,4 @@
-"""Methods run side by side, as `assign`, `compare`, `report` and `demo` do."""
+"""Files read and methods run side by side, as `assign`, `compare`, `report` and `demo` do."""
 
 from __future__ import annotations
 
@@ -13,9 +13,16 @@ if TYPE_CHECKING:
     from accredit.comparison import Comparison
     from accredit.data import Batch
 
-__all__ = ["compared", "compared_quietly", "exit_code"]
+__all__ = ["compared", "compared_quietly", "exit_code", "rollouts_of"]
 
 FINDINGS = 1
+
+
+def rollouts_of(file: str, run: Settings) -> Batch:
+    """Return the rollouts of a file, read as the options say, with progress on standard error."""
+    with progress("read") as tell:
+        tell(0, 1, file)
+        return ac.read(file, **run.reading())
 
 
 def compared(batch: Batch, run: Settings, *, as_json: bool, **more: Any) -> Comparison:

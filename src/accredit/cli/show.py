@@ -9,6 +9,7 @@ import click
 import accredit as ac
 from accredit.cli.options import FILE, Settings, as_json, takes_methods
 from accredit.cli.output import emit_json
+from accredit.cli.running import rollouts_of
 from accredit.errors import ParamError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def command(
         raise ParamError("show draws one method", hint="accredit compare sets several side by side")
     if step is not None and rollout is None:
         raise ParamError("--step needs --rollout: a step is counted inside its rollout")
-    credit = ac.assign(ac.read(file, **run.reading()), run.methods[0], **run.for_one())
+    credit = ac.assign(rollouts_of(file, run), run.methods[0], **run.for_one())
     if rollout is None:
         _overview(credit, group, everything=everything, as_json=as_json)
     elif step is None:

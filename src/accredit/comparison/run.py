@@ -46,7 +46,7 @@ def compare(
         outcome_in_steps: whether step rewards already contain the outcome.
         n_boot: resamples behind the intervals; 0 = no intervals.
         seed: of the resamples and of stochastic methods.
-        progress: called with methods done, methods in all, and the one that comes now.
+        progress: called with methods done, methods in all, and what comes now.
         **shared: parameters and keywords of `assign` for all methods that have them.
 
     Returns:
@@ -84,6 +84,8 @@ def compare(
         seconds = None if isinstance(what, Credit) else round(time.perf_counter() - begin, 4)
         credits[label] = credit
         rows.append(_row(label, credit, seconds))
+    if progress is not None and len(credits) > 1:
+        progress(len(methods), len(methods), "agreement")
     return Comparison(
         batch, credits, tuple(rows), tuple(unable), pairs_of(batch, credits, n_boot, seed), n_boot
     )
