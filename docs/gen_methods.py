@@ -1,7 +1,9 @@
-"""Make one page a method from the registry: `make docs`.
+"""Make the pages that repeat what the code says: `make docs`.
 
-A page is the method's card (what it needs, its parameters, the named sets of parameters that
-reproduce other code) and its docstring, followed by the hand-written `methods/_notes/<id>.md`.
+One page a method from the registry, and the field tables of `data.md` from the vocabulary.
+A method's page is its card (what it needs, its parameters, the named sets of parameters that
+reproduce other code), its docstring, its credit on four rollouts, and the hand-written
+`methods/_notes/<id>.md`.
 MkDocs loads this file as a hook, which lists the pages in the navigation.
 """
 
@@ -18,6 +20,7 @@ from typing import Any
 DOCS = Path(__file__).parent
 PAGES = DOCS / "methods"
 NOTES = PAGES / "_notes"
+DATA = DOCS / "data.md"
 GROUP = "open the chest"
 MARK = "<!-- Made by docs/gen_methods.py; the notes come from docs/methods/_notes/. -->"
 SECTION = re.compile(r"^(Args|Returns|Raises|Source|Example|Note|Yields):[ ]*(.*)$")
@@ -42,6 +45,7 @@ def main() -> None:
     from accredit.methods.__main__ import CATALOG, catalog_text
 
     made = pages()
+    DATA.write_text(data_page(), encoding="utf-8")
     (PAGES / "img").mkdir(exist_ok=True)
     for name, text in made.items():
         (PAGES / name).write_text(text, encoding="utf-8")
@@ -54,6 +58,19 @@ def main() -> None:
 def there() -> set[str]:
     """The generated files that lie in `docs/methods/`."""
     return {str(p.relative_to(PAGES)) for p in [*PAGES.glob("*.md"), *PAGES.glob("img/*.svg")]}
+
+
+def data_page() -> str:
+    """The text of `data.md` with its field tables anew."""
+    from accredit.data.vocabulary import ROLLOUT_FIELDS, STEP_FIELDS
+
+    text = DATA.read_text(encoding="utf-8")
+    for level, fields in (("rollout", ROLLOUT_FIELDS), ("step", STEP_FIELDS)):
+        rows = [f"| `{f.name}` | {f.kind} | `{f.column}` | {f.meaning} |" for f in fields.values()]
+        table = "\n".join(["| field | kind | column | meaning |", "|---|---|---|---|", *rows])
+        block = re.compile(rf"(<!-- {level} fields: [^\n]*\n).*?(<!-- end -->)", re.DOTALL)
+        text = block.sub(lambda found, table=table: f"{found[1]}\n{table}\n\n{found[2]}", text)
+    return text
 
 
 def on_config(config: Any) -> Any:
@@ -234,9 +251,9 @@ def _cell(text: str) -> str:
 
 
 def _docstring(doc: str) -> list[str]:
-    """The docstring as Markdown: its sections become paragraphs with a bold name; `Args` is dropped.
+    """The docstring as Markdown: its sections become paragraphs with a bold name.
 
-    What a method's arguments are is said by the parameter table.
+    `Args` is said by the parameter table, `Example` by the notes.
     """
     lines: list[str] = []
     section, body = "", []
@@ -253,10 +270,8 @@ def _docstring(doc: str) -> list[str]:
 def _section(name: str, body: list[str]) -> list[str]:
     text = [*body[:1], *textwrap.dedent("\n".join(body[1:])).splitlines()] if name else body
     content = "\n".join(text).strip()
-    if not content or name == "Args":
+    if not content or name in {"Args", "Example"}:
         return []
-    if name == "Example":
-        return ["", "**Example.**", "", "```pycon", content, "```"]
     return ["", f"**{name}.** {content}"] if name else content.splitlines()
 
 

@@ -32,6 +32,11 @@ def test_method_pages_are_current(generator):
     assert [name for name in made if made[name] != texts[name]] == []
 
 
+def test_field_tables_of_the_data_page_are_current(generator):
+    """Mend it with: make docs"""
+    assert generator.data_page() == generator.DATA.read_text(encoding="utf-8")
+
+
 def test_every_method_has_notes():
     notes = {p.stem for p in (DOCS / "methods" / "_notes").glob("*.md")} - {"README"}
     assert notes == {card.id for card in catalog()}
