@@ -6,6 +6,7 @@ import json
 import re
 
 import numpy as np
+import pytest
 from hypothesis import given
 
 import accredit as ac
@@ -48,6 +49,10 @@ def test_a_summary_of_any_credit_accounts_for_every_rollout(batch):
         assert sizes["read"] == sizes["used"] + sizes["excluded"] == len(batch) + len(batch.excluded)
         assert len(batch) == sum(g["rollouts"] for g in summary["groups"])
         assert batch.n_steps == sum(g["steps"] for g in summary["groups"])
+        for told, (_, group) in zip(summary["groups"], batch.groups(), strict=True):
+            paid = [r["reward"] for r in group.records() if r.get("reward") is not None]
+            expected = {"mean": np.mean(paid), "low": min(paid), "high": max(paid)} if paid else None
+            assert (expected and pytest.approx(expected)) == told["reward"] or group.has("row_S")
         if summary["top"]:
             assert np.abs(credit.steps).max() == abs(summary["top"][0]["credit"])
         assert not ACTS.search(plain(credit_blocks(summary)))

@@ -197,12 +197,13 @@ def _groups(credit: Credit) -> list[dict[str, Any]]:
     members = np.bincount(batch.group_R, minlength=n_names)
     paid = np.bincount(batch.group_R, scored, n_names)
     codes, first = np.unique(batch.group_R, return_index=True)
+    rewards = _rewards(batch, scored)
     return [
         {
             "group": str(batch.group_names[g]),
             "rollouts": int(members[g]),
             "scored": int(paid[g]),
-            "reward": _rewards(batch, batch.group_R == g, scored),
+            "reward": rewards.get(g),
             "steps": int(steps[g]),
             "mean_abs": float(sums[g] / max(1, steps[g])),
             "informed": float(known[g] / max(1, steps[g])),
@@ -211,12 +212,18 @@ def _groups(credit: Credit) -> list[dict[str, Any]]:
     ]
 
 
-def _rewards(batch: Batch, mine: Any, scored: Any) -> dict[str, float] | None:
-    """Mean and ends of a group's rewards; None where none is scored."""
-    if not batch.has("reward_R") or not (mine & scored).any():
-        return None
-    found = batch.reward_R[mine & scored]
-    return {"mean": float(found.mean()), "low": float(found.min()), "high": float(found.max())}
+def _rewards(batch: Batch, scored: Any) -> dict[int, dict[str, float]]:
+    """Mean and ends of the rewards of each group that has one, by group code."""
+    if not batch.has("reward_R"):
+        return {}
+    rows = np.flatnonzero(scored)
+    rows = rows[np.argsort(batch.group_R[rows], kind="stable")]
+    codes, first = np.unique(batch.group_R[rows], return_index=True)
+    found = np.split(batch.reward_R[rows], first[1:])
+    return {
+        g: {"mean": float(v.mean()), "low": float(v.min()), "high": float(v.max())}
+        for g, v in zip(codes.tolist(), found, strict=False)
+    }
 
 
 def _mask(batch: Batch, name: str) -> Any:
