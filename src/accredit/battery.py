@@ -324,7 +324,8 @@ def _explains(subject: Subject) -> None:
 def _bounds(subject: Subject) -> None:
     records = subject.records("plain")
     for spec in subject.card.params:
-        for value in (object(), "no such choice", float("nan")):
+        free = spec.bounds == "a name"
+        for value in (object(), "" if free else "no such choice", float("nan")):
             _refuses(subject, records, {spec.name: value}, spec.name)
     _refuses(subject, records, {"no_such_parameter": 1}, "no_such_parameter")
 

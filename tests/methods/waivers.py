@@ -45,6 +45,27 @@ LOOPS = "visits to one state inside one rollout are compared too, and with gamma
 GROUP_STEPS = "the step term compares a rollout's steps with each other too"
 
 
+TEACHER = "the teacher's signal does not depend on the outcome"
+ROWS_MEMORY = "memory carried over equals one unbroken run"
+BATCH_SCALE = "the relational term is divided by its root mean square over the batch"
+
+
+def roles(records: list[Record]) -> list[Record]:
+    """Let a planner and a worker take turns; workers have a teacher."""
+    return [
+        record
+        | {
+            "steps": [
+                step
+                | {"agent": ("planner", "worker")[t % 2], "report": f"done {t % 3}"}
+                | {"logprobs_teacher": [round(0.9 * x, 4) for x in step["logprobs"]]}
+                for t, step in enumerate(record["steps"])
+            ]
+        }
+        for record in records
+    ]
+
+
 def hindsight(records: list[Record]) -> list[Record]:
     """Give every step log-probs under a prompt that shows the end."""
     return [
@@ -95,6 +116,8 @@ CASES = (
     Case("crbc", waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("crbc:depth=1", waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("crbc:boundary=reward", waive={TIES: DISTANCE, SINGLE: LOOPS}),
+    Case("price", waive={ROWS_MEMORY: BATCH_SCALE}),
+    Case("scad", decorate=roles, waive={TIES: TEACHER, SINGLE: TEACHER}),
     Case("gaca", waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("hcapo", decorate=hindsight, waive={TIES: DISTANCE, SINGLE: GROUP_STEPS}),
     Case("relace", decorate=hindsight, waive={TIES: DISTANCE, SINGLE: LOOPS}),

@@ -13,10 +13,13 @@ from accredit.methods import (
     hgpo,
     mt_grpo,
     opo,
+    price,
+    prm,
     reinforce_pp,
     relace,
     remax,
     rloo,
+    scad,
     td,
 )
 from accredit.methods._params import (
@@ -54,9 +57,12 @@ __all__ = [
     "mt_grpo",
     "opo",
     "parse_value",
+    "price",
+    "prm",
     "reinforce_pp",
     "relace",
     "remax",
     "rloo",
+    "scad",
     "td",
 ]

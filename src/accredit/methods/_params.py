@@ -11,7 +11,7 @@ from typing import Any
 from accredit.data import ParamSpec
 from accredit.errors import ParamError, suggest
 
-__all__ = ["RESERVED", "GroupParams", "bounded", "choice", "flag", "make_params", "mapping", "specs"]
+__all__ = ["RESERVED", "GroupParams", "bounded", "choice", "flag", "make_params", "mapping", "specs", "text"]
 
 # These keywords belong to `assign`; no Params field may use them.
 RESERVED = frozenset({"key", "outcome_in_steps", "spread", "base", "compat", "state", "seed", "strict"})
@@ -40,6 +40,8 @@ class _Rule:
             return isinstance(value, str) and value in self.options
         if self.kind == "flag":
             return isinstance(value, bool)
+        if self.kind == "text":
+            return isinstance(value, str) and bool(value)
         if self.kind == "mapping":
             return isinstance(value, Mapping)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -109,6 +111,16 @@ def choice(default: str | None, *options: str, doc: str = "") -> Any:
     names = tuple(dict.fromkeys(o for o in (default, *options) if o is not None))
     rule = _Rule(doc, f"one of {', '.join(names)}", options=names, kind="choice", optional=default is None)
     return field(default=default, metadata={"rule": rule})
+
+
+def text(default: str, *, doc: str = "") -> Any:
+    """Return a dataclass field for a name that the user's data choose (a role, a column).
+
+    Args:
+        default: the default.
+        doc: one line.
+    """
+    return field(default=default, metadata={"rule": _Rule(doc, "a name", kind="text")})
 
 
 def flag(*, default: bool, doc: str = "") -> Any:
