@@ -1,0 +1,34 @@
+"""How far credit is from the truth: pure functions of two arrays of the same steps.
+
+Every one returns None where it is undefined (no step with truth, nothing to rank), never NaN.
+A credit that is constant where the truth is not carries no rank: it counts as 0, it is not skipped.
+"""
+
+from accredit.metrics.gradients import GradientQuality, gradient_quality, softmax_gradient
+from accredit.metrics.moments import Moments, moments
+from accredit.metrics.places import auroc, first_error, pivot_distance, top_hit
+from accredit.metrics.ranks import across_alternatives, kendall_within, spearman_within
+from accredit.metrics.sizes import affine_nmse, mse, nmse, scale_of, sign_accuracy
+from accredit.metrics.structure import signal_coverage, telescoping_residual
+
+__all__ = [
+    "GradientQuality",
+    "Moments",
+    "across_alternatives",
+    "affine_nmse",
+    "auroc",
+    "first_error",
+    "gradient_quality",
+    "kendall_within",
+    "moments",
+    "mse",
+    "nmse",
+    "pivot_distance",
+    "scale_of",
+    "sign_accuracy",
+    "signal_coverage",
+    "softmax_gradient",
+    "spearman_within",
+    "telescoping_residual",
+    "top_hit",
+]

@@ -1,0 +1,139 @@
+"""Rank agreement inside units (a rollout, a state), one number a unit, then their mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from accredit.metrics.ties import steady
+from accredit.typing import BoolArray, Floats, Ints
+
+__all__ = ["Alternatives", "across_alternatives", "kendall_within", "spearman_within"]
+
+
+def kendall_within(credit_S: Floats, truth_S: Floats, unit_S: Ints) -> float | None:
+    """Return Kendall's tau-b of credit with truth inside each unit, averaged over units.
+
+    Units count where the truth has at least two distinct values; one whose credit is constant
+    counts as 0.
+
+    Args:
+        credit_S: what a method gave ``[S]``.
+        truth_S: true advantages ``[S]``.
+        unit_S: dense code of each step's unit (its rollout) ``[S]``.
+
+    Returns:
+        A number in [-1, 1]; None where no unit has anything to rank.
+
+    Example:
+        >>> kendall_within(np.array([1.0, 2.0, 9.0]), np.array([0.0, 1.0, 2.0]), np.zeros(3, int))
+        1.0
+    """
+    order = np.argsort(unit_S, kind="stable")
+    unit, x, y = unit_S[order], steady(credit_S)[order], steady(truth_S)[order]
+    n = int(unit.max(initial=-1)) + 1
+    top, apart_x, apart_y = np.zeros(n), np.zeros(n), np.zeros(n)
+    for lag in range(1, int(np.bincount(unit, minlength=1).max(initial=0))):
+        same = np.flatnonzero(unit[lag:] == unit[:-lag])
+        dx, dy = (np.sign(v[same + lag] - v[same]) for v in (x, y))
+        at = unit[same]
+        top += np.bincount(at, dx * dy, n)
+        apart_x += np.bincount(at, np.abs(dx), n)
+        apart_y += np.bincount(at, np.abs(dy), n)
+    return _mean_over(top, apart_x * apart_y, apart_y > 0)
+
+
+def spearman_within(credit_S: Floats, truth_S: Floats, unit_S: Ints) -> float | None:
+    """Return Spearman's rho (mid-ranks) inside each unit, averaged as by `kendall_within`.
+
+    Args:
+        credit_S: what a method gave ``[S]``.
+        truth_S: true advantages ``[S]``.
+        unit_S: dense code of each step's unit ``[S]``.
+
+    Example:
+        >>> spearman_within(np.array([1.0, 2.0, 9.0]), np.array([0.0, 1.0, 2.0]), np.zeros(3, int))
+        1.0
+    """
+    n = int(unit_S.max(initial=-1)) + 1
+    x, y = _centred_ranks(steady(credit_S), unit_S), _centred_ranks(steady(truth_S), unit_S)
+    top, xx, yy = (np.bincount(unit_S, v, n).astype(np.float64) for v in (x * y, x * x, y * y))
+    return _mean_over(top, xx * yy, yy > 0)
+
+
+def _centred_ranks(values: Floats, unit_S: Ints) -> Floats:
+    order = np.lexsort((values, unit_S))
+    unit, sorted_ = unit_S[order], values[order]
+    new = np.ones(order.size, bool)
+    new[1:] = (unit[1:] != unit[:-1]) | (sorted_[1:] != sorted_[:-1])
+    run = np.cumsum(new) - 1
+    place = np.arange(order.size, dtype=np.float64)
+    mid = (np.bincount(run, place) / np.bincount(run))[run] if order.size else place
+    found = np.empty_like(place)
+    found[order] = mid
+    many = np.maximum(np.bincount(unit_S), 1)
+    mean = np.bincount(unit_S, found) / many
+    centred: Floats = found - mean[unit_S]
+    return centred
+
+
+def _mean_over(top: Floats, square: Floats, kept: BoolArray) -> float | None:
+    if not kept.any():
+        return None
+    value = np.divide(top, np.sqrt(square), out=np.zeros_like(top), where=square > 0)
+    return float(np.clip(value[kept], -1, 1).mean())
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """Rank agreement across the alternatives tried at one state.
+
+    Args:
+        pooled: Spearman over all alternatives of all states; 0 where credit is constant.
+        per_state: mean of Spearman inside a state with at least two true values.
+        n_states: such states.
+    """
+
+    pooled: float
+    per_state: float
+    n_states: int
+
+
+def across_alternatives(
+    credit_S: Floats, truth_S: Floats, state_S: Ints, action_S: Ints
+) -> Alternatives | None:
+    """Return how well credit orders the actions tried at a state by ``Q(s, a) - V(s)``.
+
+    Steps of the same state and action are averaged first, so an alternative counts once.
+
+    Args:
+        credit_S: what a method gave ``[S]``.
+        truth_S: true advantages ``[S]``.
+        state_S: dense code of each step's state (and group) ``[S]``.
+        action_S: dense code of each step's action ``[S]``.
+
+    Returns:
+        None where no state has two alternatives with different truth.
+
+    Example:
+        >>> a = np.array([0.0, 1.0])
+        >>> across_alternatives(a, a, np.zeros(2, int), np.arange(2)).per_state
+        1.0
+    """
+    width = int(action_S.max(initial=0)) + 1
+    cells, cell_S = np.unique(state_S * width + action_S, return_inverse=True)
+    many = np.bincount(cell_S, minlength=cells.size)
+    credit, truth = (np.bincount(cell_S, v, cells.size) / many for v in (credit_S, truth_S))
+    states, state = np.unique(cells // width, return_inverse=True)
+    truth_, top = steady(truth), np.full(states.size, -np.inf)
+    low = -top
+    np.maximum.at(top, state, truth_)
+    np.minimum.at(low, state, truth_)
+    kept = (top > low)[state]
+    if not kept.any():
+        return None
+    dense = np.unique(state[kept], return_inverse=True)[1]
+    pooled = spearman_within(credit[kept], truth[kept], np.zeros(dense.size, np.int64))
+    inside = spearman_within(credit[kept], truth[kept], dense)
+    return Alternatives(pooled or 0.0, inside or 0.0, int(dense.max()) + 1)
