@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from accredit.data import Batch, Explanation, Parts, Term
+from accredit.data import Batch, Explanation, Parts
 from accredit.errors import MissingSignal, ParamError
 from accredit.index import Index, carrier_S, segment_sum
 from accredit.methods._params import bounded, choice, flag
 from accredit.methods._registry import method
 from accredit.methods._td import Chain, Scan, Setting, ValueParams, first_token_value, step_chain
+from accredit.methods._whitened import whitening_term
 from accredit.spread import Whitening, token_mask
 from accredit.typing import BoolArray, Floats, Ints
 
@@ -203,8 +204,11 @@ def _parts(setting: Setting, params: Params, steps: Scan, tokens: Scan | None) -
         return np.where(credited, white.of(scan.advantage, credited, WHITEN_EPS), 0.0)
 
     def explain(s: int) -> Explanation:
-        more = () if white is None else (_whitening_term(white, steps, s),)
-        return steps.explain("gae", s, more)
+        if white is None:
+            return steps.explain("gae", s)
+        credited = bool(steps.chain.credited[s])
+        more = whitening_term(white, float(steps.advantage[s]), WHITEN_EPS, counted=credited)
+        return steps.explain("gae", s, (more,))
 
     values, step_values = of(units), of(steps)
     parts = {"surprise": units.surprise, "later": units.later}
@@ -229,15 +233,6 @@ def _whitening(setting: Setting, units: Scan, *, by_token: bool) -> Whitening:
     spread = units.advantage if by_token else np.repeat(units.advantage, index.tokens_S)
     credited_T = np.repeat(setting.credited_R, index.tokens_R)
     return Whitening.over(spread, credited_T & token_mask(index))
-
-
-def _whitening_term(white: Whitening, steps: Scan, s: int) -> Term:
-    raw = float(steps.advantage[s])
-    inputs = {"raw": raw, "mean": white.mean, "var": white.var, "n": float(white.n), "eps": WHITEN_EPS}
-    text = f"({raw:.6g} - mean {white.mean:.6g}) / sqrt(var {white.var:.6g} + {WHITEN_EPS:g}) - {raw:.6g}"
-    if white.tie or not steps.chain.credited[s]:
-        return Term("whitening", -raw, f"{text} [all equal, or no credit: exactly 0]", inputs)
-    return Term("whitening", (raw - white.mean) / (white.var + WHITEN_EPS) ** 0.5 - raw, text, inputs)
 
 
 def _fallbacks(setting: Setting, units: Scan, tokens: Scan | None) -> dict[str, int]:
