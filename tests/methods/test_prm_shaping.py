@@ -31,12 +31,21 @@ def process(seed, layers=4, states=3, actions=3):
     return Process(chance, rng.normal(size=(layers, states, actions)), 3 * rng.normal(size=(layers, states)))
 
 
-def shaping(here, following, gamma):
-    """F of a move as the method pays it: the first step of a rollout through both states."""
-    potentials = [here] if following is None else [here, following]
-    steps = [{"potential": float(p)} for p in potentials]
-    one = [{"id": "a", "group": "g", "reward": 0.0, "steps": steps}]
-    return float(ac.assign(one, "pbrs", gamma=gamma).extras["shaping_rewards"][0])
+def shaping(found, gamma):
+    """F ``[layer, state, next state]`` as the method pays it: a rollout of one or two steps a move."""
+    layers, states = found.potential.shape
+    moves = []
+    for layer in range(layers):
+        for s in range(states):
+            for n in range(states):
+                potentials = [found.potential[layer, s]]
+                if layer + 1 < layers:
+                    potentials.append(found.potential[layer + 1, n])
+                steps = [{"potential": float(p)} for p in potentials]
+                moves.append({"id": f"{layer} {s} {n}", "group": "g", "reward": 0.0, "steps": steps})
+    credit = ac.assign(moves, "pbrs", gamma=gamma)
+    first = credit.extras["shaping_rewards"][credit.batch.step_start_R1[:-1]]
+    return first.reshape(layers, states, states)
 
 
 def values(found, gamma, bonus):
@@ -61,11 +70,8 @@ def none(layer, s, n):
 
 
 def potential_based(found, gamma):
-    def bonus(layer, s, n):
-        last = layer == found.potential.shape[0] - 1
-        return shaping(found.potential[layer, s], None if last else found.potential[layer + 1, n], gamma)
-
-    return bonus
+    f = shaping(found, gamma)
+    return lambda layer, s, n: f[layer, s, n]
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.7])
