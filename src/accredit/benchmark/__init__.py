@@ -1,0 +1,1 @@
+"""Methods against exact truth."""
