@@ -229,8 +229,8 @@ def rms(values: Floats) -> float:
         values: ``[S]``.
 
     Example:
-        >>> rms(np.array([3.0, -4.0])) ** 2
-        12.5
+        >>> rms(np.array([3.0, -3.0]))
+        3.0
     """
     top = float(np.abs(values).max(initial=0.0))
     return top * float(np.sqrt(np.mean((values / top) ** 2))) if top else 0.0
