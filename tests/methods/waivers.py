@@ -32,11 +32,43 @@ class Case:
     waive: Mapping[str, str] = field(default_factory=dict)
 
 
+TURNS = "turn rewards are compared too, where all outcomes tie"
+WHITENED = "whitening is over all policy tokens of the batch"
 BATCHWISE = "with a deviation over the batch every group's credit depends on all rewards"
 
 
 def _with_baseline(records: list[Record]) -> list[Record]:
     return [record | {"reward_baseline": 0.375} for record in records]
+
+
+def _with_turns(records: list[Record]) -> list[Record]:
+    """Rewards of turns, answers of a tool."""
+    answers = ("none", "error", "result")
+    return [
+        record
+        | {
+            "steps": [
+                step | {"reward": 0.5 * (len(step["tokens"]) % 2), "tool": answers[len(step["tokens"]) % 3]}
+                for step in record["steps"]
+            ],
+        }
+        for record in records
+    ]
+
+
+def _with_scores(records: list[Record]) -> list[Record]:
+    """Scores of steps of every kind; the value serves as potential."""
+    return [
+        record
+        | {
+            "progress": [0.0, *(step["value"] for step in record["steps"])],
+            "steps": [
+                step | {"step_score": step["value"], "potential": step["value"], "reward": step["value"]}
+                for step in record["steps"]
+            ],
+        }
+        for record in records
+    ]
 
 
 DISTANCE = "with gamma < 1 an equal outcome is worth less the more steps it takes"
@@ -123,4 +155,28 @@ CASES = (
     Case("relace", decorate=hindsight, waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("graft", waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("graph-hca", waive={TIES: DISTANCE, SINGLE: LOOPS}),
+    Case("gae:granularity=token"),
+    Case("gae:granularity=token,levels=2,observation=reset"),
+    Case("gae:whiten=true", waive={LOCAL: WHITENED}),
+    Case("gae:granularity=token,whiten=true", waive={LOCAL: WHITENED}),
+    Case("mt-grpo", decorate=_with_turns, waive={TIES: TURNS}),
+    Case(
+        "mt-grpo:alpha=0.5",
+        decorate=_with_turns,
+        waive={TIES: TURNS, ZERO_SUM: "with alpha < 1 the outcome counts by the rollout's length"},
+    ),
+    Case("mt-grpo:align=state", decorate=_with_turns, waive={TIES: TURNS}),
+    Case(
+        "mt-grpo:variant=code",
+        decorate=_with_turns,
+        waive={TIES: TURNS, ZERO_SUM: "only the rollouts that got a tool result have the turn term"},
+    ),
+    Case("prm:rule=milestone", decorate=_with_scores),
+    Case("prm:rule=grpo-process,source=logratio"),
+    Case("prm:rule=grpo-process,source=reward", decorate=_with_scores),
+    Case("prm:rule=prime-code", waive={LOCAL: WHITENED}),
+    Case("prm:rule=pure", decorate=_with_scores),
+    Case("prm:rule=pure,baseline=step,weighted=false", decorate=_with_scores),
+    Case("prm:rule=pbrs", decorate=_with_scores),
+    Case("prm:rule=immediate", decorate=_with_scores),
 )

@@ -17,7 +17,7 @@ from accredit.methods._prm_rules import Case, explained, gaps, others_term
 from accredit.methods._prm_sources import Signal, log_ratios
 from accredit.methods._whitened import whitening_term
 from accredit.methods.reinforce_pp import step_values
-from accredit.spread import Whitening, token_mask
+from accredit.spread import Whitening
 from accredit.typing import BoolArray, Floats
 
 __all__ = ["prime", "prime_code"]
@@ -121,9 +121,8 @@ def prime_code(case: Case) -> Parts:
     parts = {"process": rewards.returns(index, params.gamma), "outcome": own_T}
     raw = parts["process"] + parts["outcome"]
     joined_T = np.repeat(joined, index.tokens_R)
-    white = Whitening.over(raw, joined_T & token_mask(index))
+    white = Whitening.over(raw, joined_T)
     values = white.of(raw, joined_T, params.whiten_eps)
-    values[~joined_T] = 0.0
     parts["whitening"] = values - raw
     steps = step_values(index, values, "first")
 

@@ -19,7 +19,7 @@ from accredit.methods._params import bounded, choice, flag
 from accredit.methods._registry import method
 from accredit.methods._td import Chain, Scan, Setting, ValueParams, first_token_value, step_chain
 from accredit.methods._whitened import whitening_term
-from accredit.spread import Whitening, token_mask
+from accredit.spread import Whitening
 from accredit.typing import BoolArray, Floats, Ints
 
 __all__ = ["gae"]
@@ -228,11 +228,10 @@ def _parts(setting: Setting, params: Params, steps: Scan, tokens: Scan | None) -
 
 
 def _whitening(setting: Setting, units: Scan, *, by_token: bool) -> Whitening:
-    """Return the statistics over the policy tokens that are trained and get credit."""
+    """Return the statistics over the policy tokens of the rollouts that get credit."""
     index = setting.index
     spread = units.advantage if by_token else np.repeat(units.advantage, index.tokens_S)
-    credited_T = np.repeat(setting.credited_R, index.tokens_R)
-    return Whitening.over(spread, credited_T & token_mask(index))
+    return Whitening.over(spread, np.repeat(setting.credited_R, index.tokens_R))
 
 
 def _fallbacks(setting: Setting, units: Scan, tokens: Scan | None) -> dict[str, int]:
