@@ -5,6 +5,7 @@ A credit that is constant where the truth is not carries no rank: it counts as 0
 """
 
 from accredit.metrics.gradients import GradientQuality, gradient_quality, softmax_gradient
+from accredit.metrics.measures import CRITICAL, MEASURES, Facts, Measure, measure
 from accredit.metrics.moments import Moments, moments
 from accredit.metrics.places import auroc, first_error, pivot_distance, top_hit
 from accredit.metrics.ranks import across_alternatives, kendall_within, spearman_within
@@ -12,7 +13,11 @@ from accredit.metrics.sizes import affine_nmse, mse, nmse, scale_of, sign_accura
 from accredit.metrics.structure import signal_coverage, telescoping_residual
 
 __all__ = [
+    "CRITICAL",
+    "MEASURES",
+    "Facts",
     "GradientQuality",
+    "Measure",
     "Moments",
     "across_alternatives",
     "affine_nmse",
@@ -20,6 +25,7 @@ __all__ = [
     "first_error",
     "gradient_quality",
     "kendall_within",
+    "measure",
     "moments",
     "mse",
     "nmse",
