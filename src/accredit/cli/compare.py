@@ -21,10 +21,18 @@ __all__ = ["command"]
     show_default=True,
     help="Resamples behind the intervals.",
 )
+@click.option(
+    "--truth",
+    metavar="FILE",
+    type=click.Path(),
+    help="True advantages of these steps (accredit.truth/1): measure each method against them.",
+)
 @as_json
-def command(file: str, run: Settings, boot: int, as_json: bool) -> int:
+def command(file: str, run: Settings, boot: int, truth: str | None, as_json: bool) -> int:
     """Compare methods on the same rollouts: the first is the baseline.
 
-    Agreement between methods is no evidence that they are right. Exit code 1: one could not run.
+    Agreement between methods is no evidence that they are right; --truth is. Exit code 1: one could
+    not run.
     """
-    return exit_code(compared(rollouts_of(file, run), run, as_json=as_json, n_boot=boot))
+    more = {} if truth is None else {"truth": truth}
+    return exit_code(compared(rollouts_of(file, run), run, as_json=as_json, n_boot=boot, **more))

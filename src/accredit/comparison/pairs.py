@@ -12,7 +12,7 @@ from accredit.comparison.records import Disagreement, Pair
 from accredit.data import Batch, Credit
 from accredit.typing import BoolArray, Floats, Ints
 
-__all__ = ["pairs_of", "rollout_of_step"]
+__all__ = ["left_out", "pairs_of", "rollout_of_step"]
 
 WORST = 10
 PREVIEW = 160
@@ -29,7 +29,7 @@ def pairs_of(batch: Batch, credits: Mapping[str, Credit], n_boot: int, seed: int
     """
     labels = list(credits)
     rollout_S = rollout_of_step(batch)
-    kept_S = ~_left_out(batch, credits.values())[rollout_S]
+    kept_S = ~left_out(batch, credits.values())[rollout_S]
     at = np.flatnonzero(kept_S)
     groups, group_S = np.unique(batch.group_R[rollout_S[at]], return_inverse=True)
     weights = draw_weights(groups.size, n_boot, seed)
@@ -55,8 +55,13 @@ def pairs_of(batch: Batch, credits: Mapping[str, Credit], n_boot: int, seed: int
     return tuple(found)
 
 
-def _left_out(batch: Batch, credits: Iterable[Credit]) -> BoolArray:
-    """Rollouts that some method did not count: their zeros are no opinion."""
+def left_out(batch: Batch, credits: Iterable[Credit]) -> BoolArray:
+    """Return the rollouts that some method did not count ``[R]``: their zeros are no opinion.
+
+    Args:
+        batch: the rollouts.
+        credits: results over them.
+    """
     left = np.zeros(len(batch), bool)
     for ids in {name for credit in credits for names in credit.uncounted.values() for name in names}:
         left[batch.position(ids)] = True

@@ -5,10 +5,13 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accredit.agreement import Estimate
 from accredit.data import Batch, Credit
+
+if TYPE_CHECKING:
+    from accredit.comparison.against import Against
 
 __all__ = ["Comparison", "Disagreement", "MethodRow", "Pair", "Unable"]
 
@@ -116,6 +119,7 @@ class Comparison:
         unable: methods that could not run.
         pairs: agreement of each two methods.
         n_boot: resamples behind the intervals.
+        against: each method against a truth; None where none was given.
     """
 
     batch: Batch
@@ -124,6 +128,7 @@ class Comparison:
     unable: tuple[Unable, ...]
     pairs: tuple[Pair, ...]
     n_boot: int
+    against: Against | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON-ready fields."""
@@ -137,6 +142,7 @@ class Comparison:
             "methods": [asdict(row) for row in self.rows],
             "unable": [asdict(row) for row in self.unable],
             "pairs": [asdict(pair) for pair in self.pairs],
+            "truth": None if self.against is None else asdict(self.against),
         }
 
     def __repr__(self) -> str:

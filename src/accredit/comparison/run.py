@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from accredit.agreement import rms
+from accredit.comparison.against import TruthLike, against_truth
 from accredit.comparison.pairs import pairs_of, rollout_of_step
 from accredit.comparison.records import Comparison, MethodRow, Unable
 from accredit.data import Batch, Credit, MethodCard
@@ -30,6 +31,7 @@ def compare(
     *,
     key: Key | None = None,
     outcome_in_steps: OutcomeInSteps = "auto",
+    truth: TruthLike | None = None,
     n_boot: int = 1000,
     seed: int = 0,
     progress: Progress | None = None,
@@ -44,6 +46,8 @@ def compare(
         methods: ids, ``"id:name=value,…"``, or Credits over the same batch; first = baseline.
         key: which states count as the same (see `assign`).
         outcome_in_steps: whether step rewards already contain the outcome.
+        truth: true advantages (a Truth, or a file of schema ``accredit.truth/1``): each method is
+            measured against them, and the reference's own reliability is told.
         n_boot: resamples behind the intervals; 0 = no intervals.
         seed: of the resamples and of stochastic methods.
         progress: called with methods done, methods in all, and what comes now.
@@ -54,7 +58,7 @@ def compare(
 
     Raises:
         ParamError: no or unknown methods, or a parameter that none of them has.
-        DataError: rollouts that cannot be read, or a Credit over other rollouts.
+        DataError: rollouts or a truth that cannot be read, or a Credit over other rollouts.
 
     Example:
         >>> records = [
@@ -86,9 +90,9 @@ def compare(
         rows.append(_row(label, credit, seconds))
     if progress is not None and len(credits) > 1:
         progress(len(methods), len(methods), "agreement")
-    return Comparison(
-        batch, credits, tuple(rows), tuple(unable), pairs_of(batch, credits, n_boot, seed), n_boot
-    )
+    pairs = pairs_of(batch, credits, n_boot, seed)
+    against = None if truth is None else against_truth(batch, credits, truth, n_boot, seed)
+    return Comparison(batch, credits, tuple(rows), tuple(unable), pairs, n_boot, against)
 
 
 def _check(methods: Sequence[str | Credit], n_boot: int, shared: Mapping[str, Any]) -> None:

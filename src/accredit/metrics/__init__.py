@@ -8,7 +8,7 @@ from accredit.metrics.gradients import GradientQuality, gradient_quality, softma
 from accredit.metrics.measures import CRITICAL, MEASURES, Facts, Measure, measure
 from accredit.metrics.moments import Moments, moments
 from accredit.metrics.places import auroc, first_error, pivot_distance, top_hit
-from accredit.metrics.ranks import across_alternatives, kendall_within, spearman_within
+from accredit.metrics.ranks import across_alternatives, kendall_by_unit, kendall_within, spearman_within
 from accredit.metrics.sizes import affine_nmse, mse, nmse, scale_of, sign_accuracy
 from accredit.metrics.structure import signal_coverage, telescoping_residual
 
@@ -24,6 +24,7 @@ __all__ = [
     "auroc",
     "first_error",
     "gradient_quality",
+    "kendall_by_unit",
     "kendall_within",
     "measure",
     "moments",

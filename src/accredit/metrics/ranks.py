@@ -9,7 +9,7 @@ import numpy as np
 from accredit.metrics.ties import steady
 from accredit.typing import BoolArray, Floats, Ints
 
-__all__ = ["Alternatives", "across_alternatives", "kendall_within", "spearman_within"]
+__all__ = ["Alternatives", "across_alternatives", "kendall_by_unit", "kendall_within", "spearman_within"]
 
 
 def kendall_within(credit_S: Floats, truth_S: Floats, unit_S: Ints) -> float | None:
@@ -30,6 +30,18 @@ def kendall_within(credit_S: Floats, truth_S: Floats, unit_S: Ints) -> float | N
         >>> kendall_within(np.array([1.0, 2.0, 9.0]), np.array([0.0, 1.0, 2.0]), np.zeros(3, int))
         1.0
     """
+    value, kept = kendall_by_unit(credit_S, truth_S, unit_S)
+    return float(value[kept].mean()) if kept.any() else None
+
+
+def kendall_by_unit(credit_S: Floats, truth_S: Floats, unit_S: Ints) -> tuple[Floats, BoolArray]:
+    """Return tau-b of each unit and which of them count: ``[U]`` and ``[U]`` (see `kendall_within`).
+
+    Args:
+        credit_S: what a method gave ``[S]``.
+        truth_S: true advantages ``[S]``.
+        unit_S: dense code of each step's unit ``[S]``.
+    """
     order = np.argsort(unit_S, kind="stable")
     unit, x, y = unit_S[order], steady(credit_S)[order], steady(truth_S)[order]
     n = int(unit.max(initial=-1)) + 1
@@ -41,7 +53,7 @@ def kendall_within(credit_S: Floats, truth_S: Floats, unit_S: Ints) -> float | N
         top += np.bincount(at, dx * dy, n)
         apart_x += np.bincount(at, np.abs(dx), n)
         apart_y += np.bincount(at, np.abs(dy), n)
-    return _mean_over(top, apart_x * apart_y, apart_y > 0)
+    return _correlation(top, apart_x * apart_y), apart_y > 0
 
 
 def spearman_within(credit_S: Floats, truth_S: Floats, unit_S: Ints) -> float | None:
@@ -59,7 +71,8 @@ def spearman_within(credit_S: Floats, truth_S: Floats, unit_S: Ints) -> float | 
     n = int(unit_S.max(initial=-1)) + 1
     x, y = _centred_ranks(steady(credit_S), unit_S), _centred_ranks(steady(truth_S), unit_S)
     top, xx, yy = (np.bincount(unit_S, v, n).astype(np.float64) for v in (x * y, x * x, y * y))
-    return _mean_over(top, xx * yy, yy > 0)
+    value, kept = _correlation(top, xx * yy), yy > 0
+    return float(value[kept].mean()) if kept.any() else None
 
 
 def _centred_ranks(values: Floats, unit_S: Ints) -> Floats:
@@ -78,11 +91,10 @@ def _centred_ranks(values: Floats, unit_S: Ints) -> Floats:
     return centred
 
 
-def _mean_over(top: Floats, square: Floats, kept: BoolArray) -> float | None:
-    if not kept.any():
-        return None
-    value = np.divide(top, np.sqrt(square), out=np.zeros_like(top), where=square > 0)
-    return float(np.clip(value[kept], -1, 1).mean())
+def _correlation(top: Floats, square: Floats) -> Floats:
+    """``top / sqrt(square)``, 0 where one side is constant."""
+    value: Floats = np.divide(top, np.sqrt(square), out=np.zeros_like(top), where=square > 0)
+    return np.clip(value, -1, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ def comparison_blocks(document: Mapping[str, Any], worst: int = 10) -> list[Tabl
     """
     sizes = f"{document['rollouts']:,} rollouts, {document['groups']:,} groups, {document['steps']:,} steps"
     blocks: list[Table | Line] = [Line(f"Compared on {sizes}", "bold"), _methods(document["methods"])]
+    if document.get("truth"):
+        blocks += [Line(""), *_truth(document["truth"])]
     shown = _shown_pairs(document)
     if shown:
         blocks += [Line(""), _pairs(document, shown)]
@@ -63,6 +65,44 @@ def _methods(rows: Any) -> Table:
         for row in rows
     ]
     return Table("", columns, cells)
+
+
+def _truth(truth: Mapping[str, Any]) -> list[Table | Line]:
+    """Each method against the truth, then what the reference itself is worth."""
+    rows = [
+        (
+            row["label"],
+            *_interval(row["nmse"]),
+            *_interval(row["tau"]),
+            *(number(row["numbers"].get(name), 3) for name in ("sign", "sign_failure", "alternatives")),
+        )
+        for row in truth["rows"]
+    ]
+    columns = (
+        "method",
+        ">NMSE",
+        "95 %",
+        ">tau in rollouts",
+        "95 %",
+        ">sign",
+        ">in failures",
+        ">alternatives",
+    )
+    sizes = f"{truth['n_steps']:,} steps, {truth['n_rollouts']:,} rollouts, {truth['n_groups']:,} groups"
+    lines = [f"{truth['unknown']:,} steps have no known truth"] if truth["unknown"] else []
+    lines.append(_trust(truth["reliability"]))
+    return [Table(f"Against the truth of {sizes}", columns, rows), *map(Line, lines)]
+
+
+def _trust(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return "The reference's own reliability is unknown: its rows have no se and no n"
+    if found["basis"] == "exact":
+        return "The reference is exact: the truth itself would reach NMSE 0 and correlation 1"
+    return (
+        f"The reference is {found['whole']:.2f} reliable (its halves would correlate {found['halves']:.2f}): "
+        f"the truth itself would reach correlation {found['ceiling']:.2f} and NMSE {found['floor']:.2f}"
+    )
 
 
 def _shown_pairs(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
