@@ -10,7 +10,10 @@ codes = st.lists(st.integers(-9, 9), max_size=30)
 far = st.lists(st.sampled_from([-(1 << 40), -1, 0, 7, 1 << 50]), max_size=30)
 
 
-@given(st.one_of(codes, far))
+near = st.lists(st.integers(0, 3), max_size=8)  # often numbered already, or nearly
+
+
+@given(st.one_of(codes, far, near))
 def test_codes_are_numbered_by_first_appearance(values):
     order = list(dict.fromkeys(values))
     assert [order.index(v) for v in values] == first_seen(np.array(values, np.int64)).tolist()

@@ -212,7 +212,10 @@ def first_seen(codes: Ints) -> Ints:
     found: Ints
     if not codes.size:
         return np.zeros(0, np.int64)
-    low, high = int(codes.min()), int(codes.max())
+    highest = np.maximum.accumulate(codes)
+    if codes[0] == 0 and codes.min() == 0 and np.all(highest[1:] - highest[:-1] <= 1):
+        return codes.astype(np.int64)  # each new code is the next one: they are numbered already
+    low, high = int(codes.min()), int(highest[-1])
     if high - low > _TABLE * codes.size:
         _, first, dense = np.unique(codes, return_index=True, return_inverse=True)
         rank = np.empty(first.size, np.int64)

@@ -75,6 +75,8 @@ class GroupStats:
     @cached_property
     def size(self) -> Floats:
         """Number of counted values of each group ``[n]``."""
+        if self.whole:
+            return np.bincount(self.ids, minlength=self.n).astype(np.float64)
         return segment_sum(self.use, self.ids, self.n)
 
     @cached_property
