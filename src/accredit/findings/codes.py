@@ -20,7 +20,7 @@ FAMILIES: Mapping[str, str] = {
     "5": "Branches",
     "6": "Roles",
     "7": "States",
-    "8": "Comparing and reporting",
+    "8": "Comparing, reporting, foreign formats",
     "9": "Files",
 }
 

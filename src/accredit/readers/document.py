@@ -10,9 +10,9 @@ import msgspec
 from accredit.errors import DataError
 from accredit.readers.formats import Format, Head, Item, Reading, register
 
-__all__ = ["DOCUMENT"]
+__all__ = ["DOCUMENT", "elements", "whole_text"]
 
-_elements = msgspec.json.Decoder(list[msgspec.Raw])
+_raw_elements = msgspec.json.Decoder(list[msgspec.Raw])
 _BLANK = b" \t\r\n"
 
 
@@ -25,33 +25,46 @@ def _score(head: Head) -> int:
 
 
 def _items(reading: Reading) -> Iterator[Item]:
-    text, name = _whole(reading), reading.source.name
+    for where, value in elements(reading):
+        inner = value.get("rollouts") if isinstance(value, Mapping) and where == reading.source.name else None
+        if isinstance(inner, list):
+            yield from (Item(f"{where} rollout {i}", record) for i, record in enumerate(inner))
+        else:
+            yield Item(where, value)
+
+
+def elements(reading: Reading) -> Iterator[tuple[str, Any]]:
+    """Yield place and value of each element of a list, or of the one value that is no list.
+
+    An element that cannot be decoded comes as its DataError; elements are decoded one at a time.
+
+    Raises:
+        DataError: if the document as a whole is not JSON or passes a limit.
+    """
+    text, name = whole_text(reading), reading.source.name
     if not text.lstrip(_BLANK).startswith(b"["):
-        yield from _unpacked(reading.decoder.decode(text, name), name)
+        yield name, reading.decoder.decode(text, name)
         return
     try:
-        elements = _elements.decode(text)
+        raws = _raw_elements.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError):
         reading.decoder.decode(text, name)  # says what is wrong, exactly
         raise
-    for i, raw in enumerate(elements):
+    for i, raw in enumerate(raws):
         where = f"{name} element {i}"
         try:
-            yield Item(where, reading.decoder.decode(bytes(raw), where))
+            value = reading.decoder.decode(bytes(raw), where)
         except DataError as error:
-            yield Item(where, error)
+            value = error
+        yield where, value
 
 
-def _unpacked(value: Any, name: str) -> Iterator[Item]:
-    inner = value.get("rollouts") if isinstance(value, Mapping) else None
-    if isinstance(inner, list):
-        for i, record in enumerate(inner):
-            yield Item(f"{name} rollout {i}", record)
-    else:
-        yield Item(name, value)
+def whole_text(reading: Reading) -> bytes:
+    """Return a file's whole content, for formats that are one document.
 
-
-def _whole(reading: Reading) -> bytes:
+    Raises:
+        DataError: if it is longer than a line may be, or its compressed stream is broken.
+    """
     pieces, size = [], 0
     for piece in reading.source.pieces():
         size += len(piece)
