@@ -128,8 +128,8 @@ def _tails(task: Task, noise: Noise, flat: Flat, ends: Ends, seed: int) -> list[
     if task.history:
         tails = [f"{a} Path {p:012x}." for a, p in zip(tails, _paths(task, flat).tolist(), strict=True)]
     if task.distractors:
-        bits = _distractors(task, flat, ends, seed)[rollout, time]
-        tails = [f"{a} Noise {''.join(map(str, b))}." for a, b in zip(tails, bits.tolist(), strict=True)]
+        noise_S = _distractors(task, ends, seed)[rollout, time]
+        tails = [f"{a} Noise {bits.tobytes().hex()}." for a, bits in zip(tails, noise_S, strict=True)]
     if noise.nonce:
         place = f"{seed}.{task.seed}"
         pairs = zip(tails, rollout.tolist(), time.tolist(), strict=True)
@@ -153,10 +153,10 @@ def _paths(task: Task, flat: Flat) -> Array:
     return seen[flat.head_S] & np.uint64((1 << 48) - 1)
 
 
-def _distractors(task: Task, flat: Flat, ends: Ends, seed: int) -> Array:
-    """Return random bits ``[R, H, n]``."""
+def _distractors(task: Task, ends: Ends, seed: int) -> Array:
+    """Return random bits, eight a byte ``[R, H, bytes]``."""
     sizes = np.bincount(ends.group_R)
-    return (drawn(seed, task, "distractors", sizes, task.horizon, task.distractors) < 0.5).astype(np.int8)
+    return np.packbits(drawn(seed, task, "distractors", sizes, task.horizon, task.distractors) < 0.5, axis=2)
 
 
 def _actions(task: Task, flat: Flat) -> Column:

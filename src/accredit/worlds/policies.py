@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from accredit.errors import ParamError
 from accredit.typing import BoolArray, Floats
 from accredit.worlds.dynamic import optimal
-from accredit.worlds.tabular import Task
+from accredit.worlds.tabular import Task, codes_of
 
 __all__ = ["RATES", "Policy", "make_policy", "softmax"]
 
@@ -50,8 +50,8 @@ def softmax(logits_NA: Floats, allowed_NA: BoolArray) -> Floats:
 def make_policy(task: Task, success_rate: float | None = None, *, seed: int | None = None) -> Policy:
     """Return softmax(logits + beta score), with beta bisected to hit a success rate.
 
-    The score is Q* with the whole episode ahead, discounted by 1 - 1/H a step (the family's own
-    where it has one); the logits are standard normal (the family's own where it has them).
+    The score is the mean of Q* over the steps (the family's own where it has one); the logits are
+    standard normal (the family's own where it has them).
 
     Args:
         task: any.
@@ -66,7 +66,7 @@ def make_policy(task: Task, success_rate: float | None = None, *, seed: int | No
         raise ParamError(f"success_rate is {success_rate}", hint="Give a rate between 0 and 1")
     rng = np.random.default_rng(np.random.SeedSequence([task.seed if seed is None else seed, 0x10617]))
     drawn = rng.standard_normal((task.n_states, task.n_actions))
-    base = drawn if task.logits_NA is None else task.logits_NA
+    base = _as_seen(task, drawn) if task.logits_NA is None else task.logits_NA
     if task.success_N is None or success_rate is None:
         probs = softmax(base, task.allowed_NA)
         rate = None if task.success_N is None else _rate(task, probs)
@@ -98,11 +98,21 @@ def _bisected(task: Task, base: Floats, target: float) -> Policy:
 
 
 def _score(task: Task) -> Floats:
-    """Return Q* at the start, discounted by 1 - 1/H a step: the policy does not know the time, and
-    with time to spare an undiscounted Q* hardly tells a detour from the way.
+    """Return the mean of Q* over the steps: the policy does not know the time, and Q* with all the
+    time ahead hardly tells a detour from the way.
     """
-    shorter = replace(task, gamma=min(task.gamma, 1 - 1 / max(task.horizon, 2)))
-    return np.asarray(optimal(shorter).Q[0])
+    return _as_seen(task, np.asarray(optimal(task).Q.mean(0)))
+
+
+def _as_seen(task: Task, values_NA: Floats) -> Floats:
+    """Return the values, for a blind policy their mean over the states of each key that go on."""
+    if not task.blind:
+        return values_NA
+    code, words = codes_of(task.keys)
+    weight = task.live_N.astype(np.float64)
+    mass = np.maximum(np.bincount(code, weight, len(words)), 1.0)
+    columns = [np.bincount(code, weight * column, len(words)) / mass for column in values_NA.T]
+    return np.stack(columns, 1)[code]
 
 
 def _miss(policy: Policy, target: float) -> float:

@@ -103,13 +103,13 @@ def supply(batch: Batch, scene: Scene, signals: Signals, cost: Cost) -> Batch:
     if signals.annotator is not None:
         wrong = scene.at_steps(scene.uniform("annotator")) < signals.annotator
         made = {"by": "exact criticality", "error_rate": signals.annotator}
-        batch = batch.with_column("critical_S", (scene.truth.critical ^ wrong).astype(np.float64), None, made)
+        batch = batch.with_column("critical_S", (scene.truth.critical ^ wrong).astype(np.float64), made)
         cost.judge_calls += len(batch)
     if signals.prm is not None and scene.task.success_N is not None:
         batch = _with_prm(batch, scene, signals.prm)
         cost.judge_calls += batch.n_steps
     if signals.hidden:
-        batch = batch.with_column("hidden_S", _hidden(scene, signals.hidden), None, {"by": "V and nuisance"})
+        batch = batch.with_column("hidden_S", _hidden(scene, signals.hidden), {"by": "V and nuisance"})
     if signals.features and scene.task.features_Nd is not None:
         node = scene.flat.node_D[scene.flat.head_S]
         batch = batch.with_column("features_S", scene.task.features_Nd[node])
@@ -137,17 +137,17 @@ def _first_token(flat: Flat, values_D: Floats) -> Floats:
 def _with_values(batch: Batch, scene: Scene, sigma: float) -> Batch:
     made = {"by": "exact value", "sigma": sigma}
     error = scene.normal("value")
-    batch = batch.with_column("value_S", scene.truth.value + sigma * scene.at_steps(error), None, made)
+    batch = batch.with_column("value_S", scene.truth.value + sigma * scene.at_steps(error), made)
     if scene.task.tokens_per_step:
         per_token = error[scene.flat.rollout_D, scene.flat.time_D]
         shown = (scene.truth.token_value + sigma * per_token).astype(np.float32)
-        batch = batch.with_column("token_value_T", shown, None, made)
+        batch = batch.with_column("token_value_T", shown, made)
     cut = scene.ends.cut_R
     if cut.any():
         when = np.minimum(scene.ends.length_R, scene.task.horizon)
         roles = np.stack([table.V[when, scene.ends.end_R] for table in scene.tables])
         final = roles[scene.flat.role_R, np.arange(cut.size)]
-        batch = batch.with_column("final_value_R", np.where(cut, final, 0.0), cut.copy(), made)
+        batch = batch.with_column("final_value_R", np.where(cut, final, 0.0), made, valid=cut.copy())
     return batch
 
 
@@ -161,7 +161,7 @@ def _with_hindsight(batch: Batch, scene: Scene) -> Batch:
     lift = np.where(scene.ends.cut_R[flat.rollout_D], 1.0, after / np.maximum(before, _FLOOR))
     chance = np.clip(scene.policy.probs_NA[s, a] * lift, _FLOOR, 1.0)
     shown = _first_token(flat, np.log(chance)).astype(np.float32)
-    return batch.with_column("logprobs_hindsight_T", shown, None, {"by": "exact hindsight"})
+    return batch.with_column("logprobs_hindsight_T", shown, {"by": "exact hindsight"})
 
 
 def _seen(chance: Floats, success: Ints, flip: float) -> Floats:
@@ -187,7 +187,7 @@ def _with_prm(batch: Batch, scene: Scene, sigma: float) -> Batch:
     flat = scene.flat
     after = table.Q[flat.time_D[last], flat.node_D[last], flat.action_D[last]]
     noisy = np.clip(after + sigma * scene.at_steps(scene.normal("prm")), 0.0, 1.0)
-    return batch.with_column("prm_prob_S", noisy, None, {"by": "exact chance of success", "sigma": sigma})
+    return batch.with_column("prm_prob_S", noisy, {"by": "exact chance of success", "sigma": sigma})
 
 
 def _hidden(scene: Scene, width: int) -> Floats:

@@ -47,6 +47,7 @@ class Task:
         agents: role that decides in each state ``[N]``; empty = one nameless role.
         payoffs: outcome by role ``[N]``, where roles are paid differently (then ``outcome_N`` is
             the first role's).
+        blind: whether the policy sees the key only, as methods do.
         clock: whether the key shows the step.
         history: whether the key is the whole path of actions.
         deferred: whether step rewards are paid with the outcome, at the end.
@@ -75,6 +76,7 @@ class Task:
     success_N: BoolArray | None = None
     agents: tuple[str, ...] = ()
     payoffs: Mapping[str, Floats] = field(default_factory=dict)
+    blind: bool = False
     clock: bool = False
     history: bool = False
     deferred: bool = False

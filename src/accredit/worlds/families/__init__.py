@@ -10,7 +10,9 @@ from accredit.worlds.tabular import Task
 
 __all__ = ["FAMILIES", "make"]
 
-FAMILIES = ("rooms",)
+FAMILIES = (
+    "rooms", "keydoor", "umbrella", "lock", "team", "coop", "dag", "pivot", "toklm", "selfplay",
+)  # fmt: skip
 
 
 def make(family: str, seed: int, **size: Any) -> Task:
