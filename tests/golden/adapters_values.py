@@ -20,7 +20,7 @@ from tests.golden.interface import (
 # The files place step rewards on top of the outcome, whatever they add up to.
 REWARDS: dict[str, Any] = {"outcome_in_steps": "no"}
 MASKED = "masked over the whole batch, unbiased variance, eps 1e-8 inside rsqrt"
-WHITEN = {MASKED: True, True: True, "none": False, False: False}
+WHITEN = {MASKED: True, True: True, "none": False, None: False, False: False}
 # Fields between the policy tokens: context that must not influence anything.
 OBSERVED = ("observation_tokens", "observation_values")
 

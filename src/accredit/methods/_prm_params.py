@@ -42,7 +42,7 @@ class Params:
     gamma: float = bounded(1.0, at_least=0, at_most=1, doc="prime, pbrs: discount a token, a step")
     beta: float = bounded(0.05, at_least=0, doc="reward units a nat of log ratio (prime, grpo-process)")
     tau: float = bounded(
-        0.1, above=0, doc="pure: temperature of the weights; 0 = the minimum, inf = the mean"
+        0.1, above=0, doc="pure: temperature of the weights: near 0 the minimum counts, inf = the mean"
     )
     weighted: bool = flag(default=True, doc="pure: false weighs all steps of a rollout equally")
     baseline: str = choice("token", "step", doc="pure: the other rollouts' reward a token, or a step")

@@ -42,23 +42,24 @@ class _Rewards:
     @classmethod
     def of(cls, index: Index, reward: Floats, there: BoolArray, joined: BoolArray, *, code: bool) -> _Rewards:
         n = len(index.batch)
-        rollout_T = index.rollout_S[index.step_T]
-        counted = there & joined[rollout_T]
+        rollout_T = np.repeat(np.arange(n), index.tokens_R)
+        counted = there & np.repeat(joined, index.tokens_R)
         size = segment_sum(counted, rollout_T, n)
         total = segment_sum(reward * counted, rollout_T, n)
         mean = np.divide(total, size, out=np.zeros(n), where=size > 0)
         means = GroupStats(mean, index.group_R, index.n_groups, size > 0)
-        used = (counted & (means.use > 0)[rollout_T] & ~means.alone[rollout_T]).astype(np.float64)
+        together = np.repeat((means.use > 0) & ~means.alone, index.tokens_R)
+        used = (counted & together).astype(np.float64)
         if not code:
             return cls(reward, means.leave_one_out, used, means)
         # All rollouts are in the sum, this one too, and each reward is stretched by K / (K - 1).
         others = np.maximum(means.size[means.ids] - 1, 1)
-        stretch = (means.size[means.ids] / others)[rollout_T]
+        stretch = np.repeat(means.size[means.ids] / others, index.tokens_R)
         return cls(reward * stretch, means.total[means.ids] / others, used, means)
 
     def returns(self, index: Index, gamma: float) -> Floats:
         """Return the sums to go of the rewards minus the base ``[T]``."""
-        centred = (self.own - self.base[index.rollout_S[index.step_T]]) * self.used
+        centred = (self.own - np.repeat(self.base, index.tokens_R)) * self.used
         return discounted_sum(centred, index.token_start_R1, gamma)
 
     def term(self, index: Index, gamma: float, value: float, r: int, k: int) -> Term:
@@ -153,7 +154,8 @@ def _normalised(case: Case, signal: Signal) -> tuple[Floats, BoolArray]:
     reward = signal.values
     if params.granularity == "whole":
         rows, last = last_of_row(index.token_start_R1)
-        total = segment_sum(reward, index.rollout_S[index.step_T], len(index.batch))
+        rollout_T = np.repeat(np.arange(len(index.batch)), index.tokens_R)
+        total = segment_sum(reward, rollout_T, len(index.batch))
         reward = np.zeros_like(reward)
         reward[last] = total[rows]
     if params.prime_norm == "batch" and reward.size:
@@ -164,6 +166,8 @@ def _normalised(case: Case, signal: Signal) -> tuple[Floats, BoolArray]:
 
 def _fading(index: Index, gamma: float) -> Floats:
     """Return what an outcome on the last policy token is worth at each token ``[T]``."""
+    if gamma == 1.0:
+        return np.ones(index.batch.n_tokens)
     to_go = np.repeat(index.token_start_R1[1:], index.tokens_R) - 1 - np.arange(index.batch.n_tokens)
     found: Floats = gamma ** to_go.astype(np.float64)
     return found

@@ -124,8 +124,8 @@ def _alone(index: Index, found: Parts) -> tuple[Finding, ...]:
         return ()
     outcomes = GroupStats(index.outcome_R, index.group_R, index.n_groups, index.scored_R)
     tied_G = outcomes.flat & (outcomes.size > 1)
-    group = index.group_S if found.steps is None else index.group_S[index.step_T]
-    size = segment_sum(np.abs(found.values), group, index.n_groups)
+    steps = found.values if found.steps is None else found.steps
+    size = segment_sum(np.abs(steps), index.group_S, index.n_groups)
     acting = tied_G & (size > 0)
     if not acting.any():
         return ()
