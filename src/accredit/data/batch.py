@@ -118,22 +118,26 @@ class Batch:
         self,
         name: str,
         values: Any,
-        valid: BoolArray | None = None,
         provenance: Mapping[str, Any] | None = None,
+        *,
+        valid: BoolArray | None = None,
     ) -> Batch:
         """Return a batch with one more column (or one replaced).
 
         Args:
-            name: ends in its axis letter, e.g. ``value_S``.
+            name: ends in its axis letter, e.g. ``value_S``; a step or rollout field of the record
+                format by its own name (``value``, ``logprobs``) means its column.
             values: ``[R]``, ``[S]`` or ``[T]`` numbers, or strings (interned).
-            valid: where values are present; ``[R]`` or ``[S]``.
             provenance: who made it, from what.
+            valid: where values are present; ``[R]`` or ``[S]``.
 
         Raises:
             DataError: if the length does not fit the axis, or numbers are NaN or infinite.
         """
         from accredit.data.joins import make_column
+        from accredit.data.vocabulary import column_of
 
+        name = column_of(name)
         column = make_column(self, name, values, valid, provenance or {})
         return self._replace(columns={**self.columns, name: column})
 

@@ -20,6 +20,7 @@ __all__ = [
     "TOKEN_FIELDS",
     "Field",
     "Kind",
+    "column_of",
 ]
 
 Kind: TypeAlias = Literal["number", "word", "flag", "tokens", "signal", "vector", "json"]
@@ -113,3 +114,16 @@ TOKEN_FIELDS = tuple(f.name for f in STEP_FIELDS.values() if f.kind in ("tokens"
 KNOWN_COLUMNS: Mapping[str, Field] = {
     f.column: f for fields in (ROLLOUT_FIELDS, STEP_FIELDS) for f in fields.values()
 }
+
+
+def column_of(name: str) -> str:
+    """Return the column that a name means: a field of the record format, or a column as it is.
+
+    A name that is a field of steps and of rollouts (``reward``, ``agent``) is no column by itself.
+
+    Example:
+        >>> column_of("logprobs"), column_of("value"), column_of("surprise_S"), column_of("reward")
+        ('logprob_T', 'value_S', 'surprise_S', 'reward')
+    """
+    found = [table[name].column for table in (STEP_FIELDS, ROLLOUT_FIELDS) if name in table]
+    return found[0] if len(found) == 1 else name
