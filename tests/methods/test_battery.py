@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.methods.waivers import CASES, Case
 
 import accredit as ac
 from accredit.battery import Check, CheckFailed, Subject, checks_for
+from tests.methods.waivers import CASES, Case
 
 _NAMED = {case.name for case in CASES}
 ALL = (*CASES, *(Case(card.id) for card in ac.catalog() if card.id not in _NAMED))
