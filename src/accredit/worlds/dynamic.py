@@ -19,7 +19,7 @@ class Tables:
     Args:
         V: ``[H+1, N]``; row H and states that are over hold the outcome.
         Q: ``[H, N, A]``; 0 where the action is not allowed.
-        A: Q - V where allowed, else 0 ``[H, N, A]``.
+        A: Q - V where allowed, else 0; 0 where it is within 1e-12 of the largest value ``[H, N, A]``.
     """
 
     V: Floats
@@ -48,7 +48,7 @@ def evaluate(task: Task, policy_NA: Floats, outcome_N: Floats | None = None) -> 
     for t in range(task.horizon - 1, -1, -1):
         Q[t] = _backup(task, V[t + 1])
         V[t] = np.where(task.live_N, (policy_NA * Q[t]).sum(1), end)
-    return Tables(V, Q, np.where(task.allowed_NA, Q - V[:-1, :, None], 0.0))
+    return Tables(V, Q, _advantages(task, V, Q))
 
 
 def optimal(task: Task) -> Tables:
@@ -58,12 +58,18 @@ def optimal(task: Task) -> Tables:
         Q[t] = _backup(task, V[t + 1])
         best = np.where(task.allowed_NA, Q[t], -np.inf).max(1)
         V[t] = np.where(task.live_N, best, task.outcome_N)
-    return Tables(V, Q, np.where(task.allowed_NA, Q - V[:-1, :, None], 0.0))
+    return Tables(V, Q, _advantages(task, V, Q))
 
 
 def _room(task: Task, end: Floats) -> tuple[Floats, Floats]:
     V = np.tile(np.asarray(end, np.float64), (task.horizon + 1, 1))
     return V, np.zeros((task.horizon, task.n_states, task.n_actions))
+
+
+def _advantages(task: Task, V: Floats, Q: Floats) -> Floats:
+    """Return Q - V of allowed actions; what is only rounding is 0, so that equal things tie."""
+    gap = np.where(task.allowed_NA, Q - V[:-1, :, None], 0.0)
+    return np.where(np.abs(gap) <= 1e-12 * max(1.0, float(np.abs(V).max())), 0.0, gap)
 
 
 def _backup(task: Task, after_N: Floats) -> Floats:
@@ -83,7 +89,7 @@ def success_values(task: Task, policy_NA: Floats) -> Tables:
     for t in range(task.horizon - 1, -1, -1):
         Q[t] = (task.matrix @ V[t + 1]).reshape(task.n_states, task.n_actions)
         V[t] = np.where(task.live_N, (policy_NA * Q[t]).sum(1), V[t])
-    return Tables(V, Q, np.where(task.allowed_NA, Q - V[:-1, :, None], 0.0))
+    return Tables(V, Q, _advantages(task, V, Q))
 
 
 def occupancy(task: Task, policy_NA: Floats) -> Floats:

@@ -102,7 +102,7 @@ def make_game(seed: int, name: str, players: int) -> Game:
 
     Example:
         >>> game = make_game(0, "glove", 3)
-        >>> round(float(game.shapley().sum()), 12) == game.v[-1]
+        >>> round(float(game.shapley().sum()), 12) == float(game.v[-1])
         True
     """
     if name not in GAMES:
@@ -137,7 +137,7 @@ def _coverage(rng: np.random.Generator, inside: Array) -> tuple[Array, Mapping[s
 
 def _synergy(rng: np.random.Generator, inside: Array) -> tuple[Array, Mapping[str, Any]]:
     n = inside.shape[1]
-    alone: Floats = rng.uniform(0.0, 1.0, size=n)
+    alone = rng.random(int(n))
     pair = np.triu(rng.normal(0, 0.5, (n, n)), 1)
     s = inside.astype(np.float64)
     return s @ alone + np.einsum("si,ij,sj->s", s, pair, s), {"alone": alone.tolist(), "pair": pair.tolist()}
