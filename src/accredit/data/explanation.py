@@ -76,7 +76,7 @@ class Explanation:
             lines.append("  = " + " ".join(f"{t.value:+.6g} ({t.name})" for t in self.terms))
         for term in self.terms:
             lines.append(f"  {term.name}: {term.formula} = {term.value:+.6g}")
-            lines += [f"    {_member_line(m)}" for m in term.members[:max_members]]
+            lines += [f"    {_member_line(m)}" for m in _shown(term.members, max_members)]
             if len(term.members) > max_members:
                 lines.append(f"    … {len(term.members) - max_members} more")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
@@ -91,6 +91,13 @@ class Explanation:
             "terms": [_term_dict(t) for t in self.terms],
             "notes": list(self.notes),
         }
+
+
+def _shown(members: tuple[Member, ...], most: int) -> list[Member]:
+    """Return the members in order; where some do not fit, the own one comes first."""
+    if len(members) <= most:
+        return list(members)
+    return sorted(members, key=lambda m: "this one" not in m.note)[:most]
 
 
 def _member_line(member: Member) -> str:
