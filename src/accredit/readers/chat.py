@@ -16,11 +16,12 @@ put there as context (demonstrations, copies) are context.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Literal
 
 from accredit.data import Rollout, Step
-from accredit.readers.foreign import Origin, in_letters, letters
+from accredit.readers.foreign import Origin, in_letters, letters, mapping_of, number_of
 from accredit.readers.messages import (
     Call,
     Message,
@@ -44,6 +45,7 @@ __all__ = [
     "content_text",
     "metadata_of",
     "responses_messages",
+    "usage_of",
 ]
 
 StateRule = Literal["observation", "prefix"]
@@ -115,6 +117,7 @@ class Transcript:
         *,
         state: Scalar | None = None,
         snapshot: bool = False,
+        context: Sequence[Message] | None = None,
         action: Scalar | None = None,
         **fields: Any,
     ) -> None:
@@ -124,12 +127,18 @@ class Transcript:
             message: what it said and called.
             state: key of the state before it, if the format has one.
             snapshot: ``state`` was made of a snapshot of the environment.
+            context: all that this call was shown, if the format records it call by call: the keys are made of
+                it, not of what went before; empty where it was not recorded (the step gets no state).
             action: its key, if `action_key` of the message is not it.
             fields: further fields of `Step`.
         """
         self._close()
-        kind, key = ("snapshot" if snapshot else "given", state) if state is not None else self._key()
         prefix = in_letters(self._prefix.copy().digest())
+        kind, key = "snapshot" if snapshot else "given", state
+        if state is None and context is not None:
+            kind, key, prefix = self._keys_of(context)
+        elif state is None:
+            kind, key = self._key()
         if kind == "observation":
             fields["extra"] = {**fields.get("extra", {}), "prefix": prefix}
             self._keys[str(key)] += 1
@@ -170,6 +179,19 @@ class Transcript:
         kind = "prefix" if self._steps else "prompt"
         return kind, in_letters(self._prefix.copy().digest())
 
+    def _keys_of(self, context: Sequence[Message]) -> tuple[str, str | None, str]:
+        """Return kind, key and prefix key of a call that was shown this context."""
+        if not context:
+            return "unknown", None, ""
+        said = [[m.role, self.normalise(m.text), m.reasoning, *(c.key for c in m.calls)] for m in context]
+        last = max((i for i, m in enumerate(context) if m.role == "assistant"), default=-1)
+        prefix = letters("context", *(part for parts in said for part in parts))
+        if last < 0:
+            return "prompt", prefix, prefix
+        if last == len(context) - 1 or self.rule == "prefix":
+            return "prefix", prefix, prefix
+        return "observation", letters("observation", *(p for s in said[last + 1 :] for p in s[:2])), prefix
+
     def _grow(self, *parts: str) -> None:
         for part in parts:
             raw = part.encode("utf-8", "surrogatepass")
@@ -179,8 +201,9 @@ class Transcript:
     def _note(self, id: str) -> None:
         if self.origin is None:
             return
+        used = {self.rule if kind == "prompt" else kind for kind in self._kinds}
         for kind, code, message, hint in _NOTES:
-            if self._kinds[kind]:
+            if kind in used:
                 self.origin.note(code, message, hint=hint)
         if self.left_out:
             self.origin.note("ACC855", "assistant messages that the policy did not sample here are context")
@@ -214,6 +237,27 @@ _NOTES = (
         "",
     ),
 )
+
+
+def usage_of(usage: Any) -> dict[str, float]:
+    """Return the numbers of tokens that a call reports, as the signals ``input_tokens``, ``output_tokens``.
+
+    They are what a server billed, not the lengths of recorded id lists, so they are signals and do not make
+    policy tokens.
+    """
+    given = mapping_of(usage)
+    found = {}
+    for name, keys in _USAGE.items():
+        value = next((number_of(given[k]) for k in keys if k in given), None)
+        if value is not None:
+            found[name] = value
+    return found
+
+
+_USAGE: Mapping[str, tuple[str, ...]] = {
+    "input_tokens": ("input_tokens", "prompt_tokens", "input", "gen_ai.usage.input_tokens"),
+    "output_tokens": ("output_tokens", "completion_tokens", "output", "gen_ai.usage.output_tokens"),
+}
 
 
 def metadata_of(**fields: Json) -> dict[str, Json] | None:

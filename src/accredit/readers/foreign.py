@@ -36,6 +36,7 @@ __all__ = [
     "from_document",
     "from_records",
     "in_letters",
+    "inner_keys",
     "letters",
     "list_of",
     "mapping_of",
@@ -52,6 +53,8 @@ __all__ = [
 _SEVERITY: Mapping[str, Severity] = {
     "ACC853": "warning",
     "ACC854": "warning",
+    "ACC857": "warning",
+    "ACC858": "warning",
 }
 
 
@@ -74,9 +77,16 @@ class Origin:
     reading: Reading
 
     @property
+    def stem(self) -> str:
+        """Name of the file without endings, with its folders below the folder that is read."""
+        root = Path(self.reading.builder.source)
+        place = self.path.relative_to(root) if root in self.path.parents else Path(self.path.name)
+        return (place.parent / place.name.split(".")[0]).as_posix()
+
+    @property
     def name(self) -> str:
-        """Name by place, the same in every reading: file stem and number."""
-        return f"{self.path.name.split('.')[0]}-{self.number}"
+        """Name by place, the same in every reading of the source: stem and number."""
+        return f"{self.stem}-{self.number}"
 
     def note(self, code: str, message: str, *, hint: str = "", severity: Severity | None = None) -> None:
         """Record a finding about this value (info, unless the code's table says more)."""
@@ -184,6 +194,11 @@ def top_keys(head: Head) -> frozenset[str]:
 def element_keys(head: Head) -> frozenset[str]:
     """Return the keys of the first objects of a file that is one list, as far as its beginning shows them."""
     return _keys(head.text, 2) if head.text.lstrip()[:1] == b"[" else frozenset()
+
+
+def inner_keys(head: Head) -> frozenset[str]:
+    """Return the keys of the objects inside a file's first object, as far as its beginning shows them."""
+    return _keys(head.text, 2) if head.text.lstrip()[:1] == b"{" else frozenset()
 
 
 @lru_cache(maxsize=8)

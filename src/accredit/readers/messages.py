@@ -73,16 +73,17 @@ def action_key(message: Message) -> str:
 # -- OpenAI's dialect and relatives -----------------------------------------------------------
 
 _ROLES = {"developer": "system", "human": "user", "ai": "assistant", "model": "assistant", "function": "tool"}
-_TEXTS = ("text", "content", "thinking", "reasoning", "summary", "refusal", "output")
+_ANSWERS = ("response", "result")
+_TEXTS = ("text", "content", "thinking", "reasoning", "summary", "refusal", "output", "response", "result")
 
 
 def chat_message(raw: Any, origin: Origin) -> Message:
     """Return a chat message: content as text, null or parts; calls as objects or as JSON strings.
 
     Args:
-        raw: an object with ``role`` and ``content``; ``tool_calls`` nested as OpenAI has them, flat
-            (``name``, ``arguments``), or with ``function`` a name; ``weight: 0`` and ``trainable: false``
-            mark context.
+        raw: an object with ``role`` and ``content`` (or ``parts``); ``tool_calls`` nested as OpenAI has
+            them, flat (``name``, ``arguments``), or with ``function`` a name; ``weight: 0`` and
+            ``trainable: false`` mark context.
         origin: its place.
 
     Raises:
@@ -90,7 +91,7 @@ def chat_message(raw: Any, origin: Origin) -> Message:
     """
     if not isinstance(raw, Mapping) or not isinstance(raw.get("role"), str):
         raise origin.wrong("a message", raw, "an object with a role")
-    parts = raw.get("content")
+    parts = raw.get("content", raw.get("parts"))
     inner = [p for p in list_of(parts) if isinstance(p, Mapping)]
     calls = [c for c in inner if c.get("type") in ("tool_use", "tool_call")] + _calls(raw, origin)
     thought = raw.get("reasoning_content") or raw.get("reasoning") or raw.get("thinking")
@@ -161,11 +162,15 @@ def content_text(content: Any) -> str:
 def _part_text(part: Any) -> str:
     if not isinstance(part, Mapping):
         return text_of(part)
+    kind = text_of(part.get("type"))
+    if kind in ("tool_use", "tool_call"):
+        return ""
     for name in _TEXTS:
         if isinstance(part.get(name), str | list):
             return content_text(part[name])
-    kind = text_of(part.get("type"))
-    return "" if kind in ("tool_use", "tool_call") else f"[{kind}]" if kind else canonical(part)
+        if name in _ANSWERS and part.get(name) is not None:
+            return text_of(part[name])
+    return f"[{kind}]" if kind else canonical(part)
 
 
 # -- the Responses API ------------------------------------------------------------------------

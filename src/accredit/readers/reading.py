@@ -30,6 +30,8 @@ _READ_SUFFIXES = (
     ".json.zst",
     ".parquet",
     ".ndjson",
+    ".traj",
+    ".eval",
 )
 _FIRST_LINES = 16
 
