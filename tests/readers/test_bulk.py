@@ -63,7 +63,8 @@ NUMBERS = [
     "1", "-1", "0", "-0", "1.0", "1e5", "1E+5", "-1.5e-7", "123456789012345678", "1234567890123456789",
     "9223372036854775807", "9223372036854775808", "-9223372036854775809", "1e400", "-1e400", "1e-400",
     "0.1000000000000000055511151231257827", "123456789012345678901234567890", "null", "true", '"1"', '"a,b"',
-    "[1]", "[]", "{}", '{"a": 1}', "NaN", "Infinity", "-", "01", "+1", ".5", "1.", "0x10", "", " ", "1 2", "1_000",
+    "[1]", "[]", "{}", '{"a": 1}', "NaN", "Infinity", "-", "01", "+1", ".5", "1.", "0x10",
+    "", " ", "1 2", "1_000",
 ]  # fmt: skip
 
 
@@ -74,13 +75,13 @@ def test_odd_number_in_a_list_is_never_read_otherwise(number, field, spot):
     plain = ["1", "22", "333", "4444", "55555", "666666"]
     lists = {
         "first": [[number, *plain], plain],
-        "middle": [plain[:3] + [number] + plain[3:], plain],
+        "middle": [[*plain[:3], number, *plain[3:]], plain],
         "last": [plain, [*plain, number]],
         "alone": [[number]],
         "own list": [plain, [number], plain],
     }[spot]
-    steps = ", ".join('{"%s": [%s]}' % (field, ", ".join(found)) for found in lists)
-    line = ('{"id": "x", "group": "g", "steps": [%s]}' % steps).encode()
+    steps = ", ".join(f'{{"{field}": [{", ".join(found)}]}}' for found in lists)
+    line = f'{{"id": "x", "group": "g", "steps": [{steps}]}}'.encode()
     try:
         exactly(line)
     except DataError:

@@ -110,6 +110,8 @@ class BatchBuilder:
             table = self._rollout if layout.level == "rollout" else self._step
             if layout.column not in HIDDEN and layout.field not in table:
                 table[layout.field] = self._declared_sink(layout)
+        if any(layout.column == "context_token_C" for layout in header.layouts):
+            self._context = self._context or ListSink("i8")
 
     def exclude(self, error: AccreditError, rollout: str, where: str) -> None:
         """Count a rollout as read but not used (raise instead where strict)."""
@@ -136,6 +138,9 @@ class BatchBuilder:
             provenance=self._provenance(),
         )
         batch = self._whole(join_rows(batch, self._rows, self.log))
+        if not batch.has("row_S") and any(layout.column == "row_S" for layout in self.header.layouts):
+            columns = {**batch.columns, "row_S": WordSink().column("step", batch.n_steps)}
+            batch = batch._replace(columns=columns)
         findings = known_again(self.header.findings, self.log.findings())
         return batch.annotated(findings, (*self.header.excluded, *self.excluded))
 

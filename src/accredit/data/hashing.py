@@ -11,6 +11,7 @@ import numpy as np
 
 from accredit.data.batch import Batch
 from accredit.data.column import Column
+from accredit.data.joins import absent_values
 from accredit.typing import Array
 
 __all__ = ["batch_hash"]
@@ -32,26 +33,27 @@ def batch_hash(batch: Batch) -> str:
     digest = hashlib.sha256()
     groups = Column("rollout", batch.group_R, None, batch.group_names)
     digest.update(_json(["accredit.batch/1", batch.ids]))
-    _update(digest, "group_R", groups, len(batch))
+    _update(digest, "group_R", groups, batch)
     for start in (batch.step_start_R1, batch.token_start_S1, batch.context_start_S1):
         digest.update(b"-" if start is None else _bytes(start))
     for name in sorted(batch.columns):
-        column = batch.columns[name]
-        _update(digest, name, column, len(batch) if column.level == "rollout" else batch.n_steps)
+        _update(digest, name, batch.columns[name], batch)
     return f"sha256:{digest.hexdigest()}"
 
 
-def _update(digest: Any, name: str, column: Column, size: int) -> None:
-    mask = column.mask(size)
+def _update(digest: Any, name: str, column: Column, batch: Batch) -> None:
+    mask = column.mask(len(batch) if column.level == "rollout" else batch.n_steps)
     digest.update(_json([name, column.level, str(column.values.dtype), list(column.values.shape)]))
     digest.update(_bytes(np.packbits(mask)))
     if column.words is not None:
-        per_row = mask if mask.size == column.values.size else np.ones(column.values.size, bool)
-        codes, words = _canonical(column.values, column.words, per_row)
+        there = mask if column.level in ("rollout", "step") else ~absent_values(batch, column.level, mask)
+        codes, words = _canonical(column.values, column.words, there)
         digest.update(_json(words))
         digest.update(_bytes(codes))
     elif column.is_json:
         digest.update(_json(column.values.tolist()))
+    elif column.values.dtype.kind == "f":
+        digest.update(_bytes(column.values + column.values.dtype.type(0)))  # -0.0 equals 0.0
     else:
         digest.update(_bytes(column.values))
 

@@ -18,7 +18,7 @@ from accredit.typing import Array, BoolArray, Level, Scalar
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["concat", "equal", "make_column"]
+__all__ = ["absent_values", "concat", "equal", "make_column"]
 
 
 def make_column(
@@ -54,7 +54,19 @@ def make_column(
     if found.dtype == object and level in ("rollout", "step"):
         there = np.array([v is not None for v in found], bool)
         keep = there if keep is None else keep & there
-    return Column(level, _stored(found, level), keep, words, dict(provenance))
+    stored = _stored(found, level)
+    if keep is not None:
+        stored[absent_values(batch, level, keep)] = None if stored.dtype == object else 0
+    return Column(level, stored, keep, words, dict(provenance))
+
+
+def absent_values(batch: Batch, level: Level, valid: BoolArray) -> BoolArray:
+    """Return which values of a column are absent: a step has all its tokens' values or none."""
+    if level == "token":
+        return np.repeat(~valid, np.diff(batch.token_start_S1))
+    if level == "context":
+        return np.repeat(~valid, np.diff(_context_start(batch)))
+    return ~valid
 
 
 def _stored(values: Array, level: Level) -> Array:
@@ -74,7 +86,7 @@ def _converted(name: str, values: Any) -> tuple[Array, tuple[Scalar, ...] | None
     scalars = isinstance(plain, list | tuple) and {type(v) for v in plain} <= {str, int, float, bool}
     if field is not None and field.kind in ("word", "flag") and scalars:
         return _intern(plain)
-    if scalars and any(type(v) is str for v in plain):
+    if field is None and scalars and any(type(v) is str for v in plain):
         return _intern(plain)
     if field is not None and field.kind == "json":
         return _objects(plain), None
@@ -84,7 +96,8 @@ def _converted(name: str, values: Any) -> tuple[Array, tuple[Scalar, ...] | None
         return _objects(plain), None
     if field is None:
         return found, None
-    if field.kind in ("word", "flag") or found.dtype.kind not in "biuf":
+    axes = 2 if field.kind == "vector" else 1
+    if field.kind in ("word", "flag") or found.dtype.kind not in "biuf" or found.ndim != axes:
         raise DataError(
             f"column {name!r} holds {field.kind}s: {field.meaning}",
             hint="Give values of that kind, or another name",
@@ -235,6 +248,8 @@ def _same_column(batch: Batch, a: Column, b: Column) -> bool:
     if a.words is None and not a.is_json:
         return np.array_equal(a.values, b.values)
     keep = a.mask(size)
+    if a.level in ("token", "context"):
+        keep = ~absent_values(batch, a.level, keep)
     left, right = a.decoded()[keep].tolist(), b.decoded()[keep].tolist()
     return [_typed(v) for v in left] == [_typed(v) for v in right]
 

@@ -36,11 +36,15 @@ class FindingLog:
         return tuple(self._by_code.values())
 
 
+# What rollouts show whenever they are read: joined rows, prompts that do not go on.
+_RECURRENT = frozenset({"ACC106", "ACC301", "ACC302"})
+
+
 def known_again(earlier: tuple[Finding, ...], found: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Return earlier findings and those found now, one that says the same only once.
 
-    A file carries the findings of its source; some of them (joined rows, broken prompts) show
-    again whenever it is read.
+    A file carries the findings of its source; some of them show again whenever it is read, in a
+    slice of the source less often.
     """
-    said = {(f.code, f.message, f.count) for f in earlier}
-    return (*earlier, *(f for f in found if (f.code, f.message, f.count) not in said))
+    said = {f.code: f.count for f in earlier if f.code in _RECURRENT}
+    return (*earlier, *(f for f in found if f.count > said.get(f.code, 0)))

@@ -61,15 +61,16 @@ class Settler:
             if declared is not None and (field is None or field.column != declared.column):
                 found[declared.column] = self._as_declared(declared, sink, self.counts.size)
                 continue
-            column = self._step_column(sink, field.kind if field else None)
+            column = self._step_column(sink, field.kind if field else None, declared.width if declared else 0)
             letter = "T" if column.level == "token" else "S"
             checked = self._only_finite(name, column)
             found[field.column if field else f"{name}_{letter}"] = _made(checked, declared)
         return found
 
-    def _step_column(self, sink: Sink, kind: str | None) -> Column:
+    def _step_column(self, sink: Sink, kind: str | None, promised: int) -> Column:
         if kind == "vector" and isinstance(sink, ListSink) and not sink.items()[0].size:
-            return sink.vector_column("step", self.counts.size, 0)
+            width = promised if promised * self.counts.size <= _MAX_VECTOR else 0
+            return sink.vector_column("step", self.counts.size, width)
         if not isinstance(sink, ListSink):
             return sink.column("step", self.counts.size)
         if kind in ("tokens", "signal"):

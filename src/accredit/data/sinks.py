@@ -128,7 +128,9 @@ class ListSink:
 
     def _flush(self) -> None:
         if self._open:
-            self._chunks.append(np.concatenate(self._open).astype(self.dtype, copy=False))
+            # An empty list has no kind of its own: numpy's float64 would round 64-bit ids beside it.
+            filled = [part for part in self._open if part.size] or [np.zeros(0, self.dtype)]
+            self._chunks.append(np.concatenate(filled).astype(self.dtype, copy=False))
         self._open, self._waiting = [], 0
 
     def flat(self) -> Array:

@@ -232,7 +232,8 @@ def _checked(layout: Layout, column: Column) -> Column:
     field = KNOWN_COLUMNS.get(layout.column)
     if field is None:
         return column
-    if _KINDS.get(field.kind, "word") != layout.kind:
+    ragged = field.kind == "vector" and layout.kind == "json"
+    if _KINDS.get(field.kind, "word") != layout.kind and not ragged:
         raise ValueError(f"{layout.field} is of kind {layout.kind}, not {field.kind}")
     if layout.column == "status_R" and not _used(column) <= set(STATUSES):
         raise ValueError(f"status is not one of {', '.join(STATUSES)}")

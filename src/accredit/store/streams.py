@@ -121,6 +121,7 @@ class Source:
         if size:
             number += 1
             yield number, self._line(number, open_, b"", size)
+
     def _line(self, number: int, open_: list[bytes], part: bytes, size: int) -> bytes | DataError:
         if size + len(part) > self.limits.line_bytes:
             try:
