@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = Path(accredit.__file__).parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CORE = {"numpy", "scipy", "pyarrow", "msgspec", "click", "rich"}
-# The public API of the house style, as far as its rooms exist.
+# The public API of the house style, all of it; a name is exported once its room exists.
 PUBLIC = (
-    "read check assign compare explain report catalog "
+    "read check probe assign plan truth compare explain report catalog bench resume "
     "Rollout Step Batch Index Parts Credit method bounded check_method AccreditError"
 ).split()
 
@@ -65,9 +65,10 @@ def test_versions_agree():
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
 
 
-def test_public_names_are_the_listed_ones_and_load():
-    assert sorted(PUBLIC) == sorted(accredit.__all__)
-    for name in PUBLIC:
+def test_public_names_are_listed_ones_and_load():
+    assert set(accredit.__all__) <= set(PUBLIC)
+    assert sorted(accredit.__all__) == accredit.__all__
+    for name in accredit.__all__:
         assert getattr(accredit, name) is not None
 
 
