@@ -1,8 +1,20 @@
 """Files of rollouts, read as untrusted input: one file a format, recognised from content."""
 
-# Each module registers its formats; of those equally sure of a file, the first named takes it.
-from accredit.readers import document, jsonl, parquet  # isort: skip
-from accredit.readers import atif, nemo_gym, openhands, react, swe_agent, tau_bench, who_when  # isort: skip
+# Each module registers its formats.
+from accredit.readers import (
+    atif,
+    document,
+    inspect_log,
+    jsonl,
+    nemo_gym,
+    openhands,
+    otel,
+    parquet,
+    react,
+    swe_agent,
+    tau_bench,
+    who_when,
+)
 from accredit.readers.convert import Converted, convert
 from accredit.readers.formats import Format, Head, Item, Reading, formats, register
 from accredit.readers.reading import read
@@ -15,11 +27,20 @@ __all__ = [
     "Item",
     "Limits",
     "Reading",
+    "atif",
     "convert",
     "document",
     "formats",
+    "inspect_log",
     "jsonl",
+    "nemo_gym",
+    "openhands",
+    "otel",
     "parquet",
+    "react",
     "read",
     "register",
+    "swe_agent",
+    "tau_bench",
+    "who_when",
 ]

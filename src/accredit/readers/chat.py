@@ -89,6 +89,7 @@ class Transcript:
         self._prefix = blake2b(digest_size=16)
         self._keys: Counter[str] = Counter()
         self._kinds: Counter[str] = Counter()
+        self._marks: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -174,7 +175,7 @@ class Transcript:
     def _key(self) -> tuple[str, str]:
         """Return kind and key of the state that the policy is in."""
         if self._steps and self._seen and self.rule == "observation":
-            seen = (part for role, text in self._seen for part in (role, self.normalise(text)))
+            seen = (part for role, text in self._seen for part in (role, self._mark(text)))
             return "observation", letters("observation", *seen)
         kind = "prefix" if self._steps else "prompt"
         return kind, in_letters(self._prefix.copy().digest())
@@ -183,7 +184,7 @@ class Transcript:
         """Return kind, key and prefix key of a call that was shown this context."""
         if not context:
             return "unknown", None, ""
-        said = [[m.role, self.normalise(m.text), m.reasoning, *(c.key for c in m.calls)] for m in context]
+        said = [[m.role, self._mark(m.text), m.reasoning, *(c.key for c in m.calls)] for m in context]
         last = max((i for i, m in enumerate(context) if m.role == "assistant"), default=-1)
         prefix = letters("context", *(part for parts in said for part in parts))
         if last < 0:
@@ -191,6 +192,13 @@ class Transcript:
         if last == len(context) - 1 or self.rule == "prefix":
             return "prefix", prefix, prefix
         return "observation", letters("observation", *(p for s in said[last + 1 :] for p in s[:2])), prefix
+
+    def _mark(self, text: str) -> str:
+        """Return what stands for a text in keys; contexts repeat texts call by call, so each is made once."""
+        found = self._marks.get(text)
+        if found is None:
+            found = self._marks[text] = letters(self.normalise(text))
+        return found
 
     def _grow(self, *parts: str) -> None:
         for part in parts:

@@ -32,6 +32,7 @@ __all__ = [
     "Outcome",
     "Rollouts",
     "canonical",
+    "converted",
     "element_keys",
     "from_document",
     "from_records",
@@ -48,6 +49,7 @@ __all__ = [
     "task_group",
     "text_of",
     "top_keys",
+    "values",
 ]
 
 _SEVERITY: Mapping[str, Severity] = {
@@ -120,9 +122,9 @@ def from_records(convert: Rollouts) -> Callable[[Reading], Iterator[Item]]:
 
     def items(reading: Reading) -> Iterator[Item]:
         number = -1
-        for where, value in _values(reading):
+        for where, value in values(reading):
             number += 1
-            yield from _converted(convert, value, where, number, reading)
+            yield from converted(convert, value, where, number, reading)
 
     return items
 
@@ -133,12 +135,13 @@ def from_document(convert: Rollouts) -> Callable[[Reading], Iterator[Item]]:
     def items(reading: Reading) -> Iterator[Item]:
         name = reading.source.name
         value = reading.decoder.decode(whole_text(reading), name)
-        yield from _converted(convert, value, name, 0, reading)
+        yield from converted(convert, value, name, 0, reading)
 
     return items
 
 
-def _converted(convert: Rollouts, value: Any, where: str, number: int, reading: Reading) -> Iterator[Item]:
+def converted(convert: Rollouts, value: Any, where: str, number: int, reading: Reading) -> Iterator[Item]:
+    """Yield the rollouts of one value (or the error that stands for it); an error is one item."""
     if isinstance(value, DataError):
         yield Item(where, value)
         return
@@ -150,8 +153,8 @@ def _converted(convert: Rollouts, value: Any, where: str, number: int, reading: 
         yield Item(where, error)
 
 
-def _values(reading: Reading) -> Iterator[tuple[str, Any]]:
-    """Yield place and value of each record: lines if the first line is whole JSON, else a document."""
+def values(reading: Reading) -> Iterator[tuple[str, Any]]:
+    """Yield place and value (or its DataError) of each record: lines if the first is whole, else a list."""
     if not _in_lines(reading):
         yield from elements(reading)
         return
