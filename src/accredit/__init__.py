@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accredit.battery import check_method
+    from accredit.benchmark import bench
     from accredit.checking import check
     from accredit.comparison import compare
     from accredit.data import Batch, Credit, Parts, Rollout, Step
@@ -32,6 +33,7 @@ _HOMES = {
     "Rollout": "data",
     "Step": "data",
     "assign": "engine",
+    "bench": "benchmark",
     "bounded": "methods",
     "catalog": "methods",
     "check": "checking",
@@ -52,6 +54,7 @@ __all__ = [
     "Rollout",
     "Step",
     "assign",
+    "bench",
     "bounded",
     "catalog",
     "check",

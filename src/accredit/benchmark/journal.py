@@ -115,12 +115,12 @@ def open_journal(path: Path | None, plan: Mapping[str, Any], *, resume: bool) ->
     if path is None:
         yield Journal()
         return
-    header = {"schema": SCHEMA, "plan": dict(plan)}
+    header = json.loads(json.dumps({"schema": SCHEMA, "plan": dict(plan)}))
     cells: list[Cell] = []
     whole = 0
     if resume and path.exists():
         found, cells, whole = _read(path)
-        if whole and found != json.loads(json.dumps(header)):
+        if whole and found != header:
             raise DataError(
                 f"{path} holds another benchmark: {_apart(found, header)}",
                 code="ACC840",

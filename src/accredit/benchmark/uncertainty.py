@@ -6,6 +6,7 @@ seeds covers everything below them: groups, rollouts and steps.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,11 +32,17 @@ def bootstrap_means(values_N: Floats, seed: int = 0, resamples: int = RESAMPLES)
         seed: of the draws; equal seeds and N give equal draws, so pairs stay pairs.
         resamples: B.
     """
-    n = values_N.size
-    rng = np.random.default_rng(seed)
-    weights = rng.multinomial(n, np.full(n, 1 / n), resamples) / n
-    found: Floats = weights @ values_N
+    found: Floats = _weights(values_N.size, seed, resamples) @ values_N
     return found
+
+
+@functools.lru_cache(maxsize=64)
+def _weights(n: int, seed: int, resamples: int) -> Floats:
+    """Share of each seed in each resample ``[B, N]``."""
+    rng = np.random.default_rng(seed)
+    drawn: Floats = rng.multinomial(n, np.full(n, 1 / n), resamples) / n
+    drawn.flags.writeable = False
+    return drawn
 
 
 def interval(values_N: Floats, seed: int = 0) -> Estimate | None:

@@ -4,9 +4,9 @@ Every one returns None where it is undefined (no step with truth, nothing to ran
 A credit that is constant where the truth is not carries no rank: it counts as 0, it is not skipped.
 """
 
+from accredit.metrics.bias import Moments, moments
 from accredit.metrics.gradients import GradientQuality, gradient_quality, softmax_gradient
 from accredit.metrics.measures import CRITICAL, MEASURES, Facts, Measure, measure
-from accredit.metrics.moments import Moments, moments
 from accredit.metrics.places import auroc, first_error, pivot_distance, top_hit
 from accredit.metrics.ranks import across_alternatives, kendall_by_unit, kendall_within, spearman_within
 from accredit.metrics.sizes import affine_nmse, mse, nmse, scale_of, sign_accuracy

@@ -86,6 +86,14 @@ _ROWS = (
     Measure(
         "gradient", "gradient cosine", "E cos of one batch's policy gradient with the exact one", "high", 0.0
     ),
+    Measure(
+        "cosine_of_mean", "cosine of the mean", "cos(E gradient, exact): 1 = only noise is wrong", "high", 0.0
+    ),
+    Measure("snr", "SNR", "10 log10(|g|^2 / E|c ghat - g|^2) of the gradient, dB", "high"),
+    Measure("bias2", "bias", "squared bias of a (state, action)'s credit, over Var(truth)", "low"),
+    Measure(
+        "variance", "variance", "variance of a (state, action)'s credit over batches, over Var(truth)", "low"
+    ),
     Measure("telescoping", "telescoping", "mean |sum of credit - (return - expected return)|", ""),
     Measure("coverage", "signal", "share of steps with credit other than 0", "", 0.0),
 )

@@ -10,7 +10,7 @@ from accredit.typing import Floats, Ints
 
 __all__ = ["Moments", "moments"]
 
-_SEEN = 30  # batches in which a cell must occur before its mean has a standard error
+_SEEN = 80  # batches in which a cell must occur before its mean is near enough to normal to be judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Moments:
         bias2: mean of ``(mean credit - truth)^2`` less its sampling variance, over Var(truth).
         variance: mean variance of a cell's credit over batches, over Var(truth).
         z: ``(mean credit - truth) / standard error`` of each judged cell.
-        n_cells: cells seen at all; those in ``z`` were seen in at least 30 batches.
+        n_cells: cells seen at all; those in ``z`` were seen in at least 80 batches.
     """
 
     bias2: float

@@ -1,0 +1,58 @@
+"""``accredit bench``: which method is near the truth, on tasks whose truth is known."""
+
+from __future__ import annotations
+
+import click
+
+from accredit.cli.options import as_json
+from accredit.cli.output import emit_json, note, progress
+
+__all__ = ["command"]
+
+
+@click.command("bench")
+@click.option("--families", metavar="NAME,…", default="all", show_default=True, help="Task families.")
+@click.option(
+    "--methods",
+    metavar="METHOD,…",
+    default="all",
+    show_default=True,
+    help="Method ids; grpo and the truth itself are always measured.",
+)
+@click.option(
+    "--scale",
+    type=click.Choice(["smoke", "full"]),
+    default="smoke",
+    show_default=True,
+    help="smoke: a minute; full: every setting, 20 task seeds, up to an hour.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Other numbers measure other tasks.")
+@click.option(
+    "-o", "--out", metavar="DIR", type=click.Path(), help="Folder of results; a killed run goes on there."
+)
+@click.option("--no-resume", is_flag=True, help="Begin anew, whatever the folder holds.")
+@click.option("--docs", metavar="FILE", type=click.Path(), help="Write the page of results, in Markdown.")
+@as_json
+def command(
+    families: str,
+    methods: str,
+    scale: str,
+    seed: int,
+    out: str | None,
+    no_resume: bool,
+    docs: str | None,
+    as_json: bool,
+) -> None:
+    """Measure methods against exact truth: a leaderboard a task family, with intervals and costs."""
+    import accredit as ac
+    from accredit.views.bench_tables import bench_blocks
+    from accredit.views.tables import show
+
+    with progress("bench") as tell:
+        found = ac.bench(families, methods, scale, seed=seed, out=out, resume=not no_resume, progress=tell)
+    document = found.to_dict()
+    if found.resumed:
+        note(f"{found.resumed} of {len(found.cells)} cells were there already")
+    if docs is not None:
+        note(f"wrote {found.save_page(docs)}")
+    emit_json(document) if as_json else show(bench_blocks(document))
