@@ -71,17 +71,21 @@ def test_advantages_have_mean_zero_under_the_policy(seed):
 
 
 @given(seeds)
-def test_optimal_values_are_the_best_of_all_deterministic_plans(seed):
-    task = tiny(seed, states=3, horizon=2)
-    best = optimal(task)
-    assert (best.V[:-1] - evaluate(task, _probs(task)).V[:-1]).min() > -1e-12
-    assert best.A[:, task.live_N].max(2) == pytest.approx(0, abs=1e-12)
-    assert residual(task, _greedy(task, best.Q[1]), best) >= 0
+def test_optimal_values_are_the_best_choice_at_every_step_by_recursion(seed):
+    task = tiny(seed)
 
+    def best(t: int, s: int) -> float:
+        choices = np.flatnonzero(task.allowed_NA[s]).tolist() if t < task.horizon else []
+        gains = []
+        for a in choices:
+            row = s * task.n_actions + a
+            edges = range(task.edge_start_M1[row], task.edge_start_M1[row + 1])
+            ways = ((task.edge_prob_E[e], task.edge_reward_E[e], int(task.edge_to_E[e])) for e in edges)
+            gains.append(sum(p * (r + best(t + 1, to)) for p, r, to in ways))
+        return max(gains, default=float(task.outcome_N[s]))
 
-def _greedy(task: Task, q):
-    masked = np.where(task.allowed_NA, q, -np.inf)
-    return np.where(task.live_N[:, None], np.eye(task.n_actions)[masked.argmax(1)], 0.0)
+    expected = [best(0, s) for s in range(task.n_states)]
+    assert expected == pytest.approx(optimal(task).V[0].tolist(), abs=1e-12)
 
 
 @given(seeds)

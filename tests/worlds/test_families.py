@@ -19,6 +19,7 @@ VARIANTS = [
     ("team", {"agents": 6}),
     ("team", {"agents": 16}),
     ("team", {"variant": "relay"}),
+    ("team", {"variant": "planner"}),
     ("coop", {"game": "duplicates", "players": 8}),
     ("dag", {"predicates": 12}),
     ("pivot", {"depth": 64, "repair": True}),
@@ -172,6 +173,13 @@ def test_roles_of_a_zero_sum_game_have_opposite_outcomes_and_own_truth():
 def test_a_relay_hides_the_source_so_that_keys_know_less_than_the_truth():
     drawn = sample(make("team", seed=1, variant="relay"), groups=64)
     assert np.abs(drawn.truth.advantage - drawn.truth.advantage_key).max() > 0.1
+
+
+def test_planner_and_worker_take_turns_until_all_is_done():
+    drawn = sample(make("team", seed=1, variant="planner"), groups=8)
+    assert 0.5 == pytest.approx(drawn.policy.success_rate, abs=1e-6)
+    roles = drawn.batch.column("agent_S").decoded()
+    assert np.array_equal(np.where(drawn.time_S % 2, "worker", "planner"), roles.astype(str))
 
 
 def test_dag_attempts_need_their_parents():

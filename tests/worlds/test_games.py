@@ -7,7 +7,7 @@ import pytest
 
 from accredit.oracle import solve
 from accredit.worlds import make, make_policy
-from accredit.worlds.games import GAMES, make_game
+from accredit.worlds.games import GAMES, Game, make_game
 
 
 @pytest.fixture(params=[(name, n) for name in GAMES for n in (3, 6)], ids=lambda p: f"{p[0]}-{p[1]}")
@@ -49,6 +49,38 @@ def test_the_least_core_holds_and_no_smaller_excess_does(game):
         other = x + rng.normal(0, 0.1, x.size)
         other += (game.v[-1] - other.sum()) / x.size
         assert game.excess(other) >= e - 1e-7
+
+
+def test_the_egalitarian_point_is_the_shortest_of_the_least_core(game):
+    e, x = game.least_core()
+    short = game.egalitarian()
+    assert game.v[-1] == pytest.approx(short.sum(), abs=1e-7)
+    assert game.excess(short) <= e + 1e-6
+    assert short @ short <= min(x @ x, game.nucleolus() @ game.nucleolus()) + 1e-6
+
+
+def test_the_nucleolus_has_the_lexicographically_smallest_excesses(game):
+    def sorted_excess(x):
+        return np.sort((game.v - game.members() @ x)[1:-1])[::-1]
+
+    x = game.nucleolus()
+    assert game.v[-1] == pytest.approx(x.sum())
+    mine = sorted_excess(x)
+    assert game.least_core()[0] == pytest.approx(mine[0], abs=1e-7)
+    rng = np.random.default_rng(1)
+    rivals = [game.shapley(), game.egalitarian(), *(x + rng.normal(0, 0.05, (30, x.size)))]
+    for other in rivals:
+        other = other + (game.v[-1] - other.sum()) / x.size
+        apart = np.flatnonzero(np.abs(sorted_excess(other) - mine) > 1e-6)
+        assert not apart.size or sorted_excess(other)[apart[0]] > mine[apart[0]]
+
+
+def test_the_nucleolus_of_a_known_bankruptcy_game_is_the_talmud_division():
+    """Estate 200, claims 100, 200, 300: the Mishna gives 50, 75, 75 (Aumann and Maschler 1985)."""
+    claims, estate = np.array([100, 200, 300]), 200
+    inside = (np.arange(8)[:, None] >> np.arange(3) & 1).astype(bool)
+    v = np.maximum(0.0, estate - (~inside) @ claims)
+    assert [50, 75, 75] == pytest.approx(Game("bankruptcy", 3, v, {}).nucleolus().tolist())
 
 
 def test_duplicates_get_no_leave_one_out_and_dummies_get_nothing():

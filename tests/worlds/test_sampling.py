@@ -63,6 +63,12 @@ def test_the_annotator_errs_at_its_rate():
     assert abs(wrong.mean() - 0.2) <= 4 * np.sqrt(0.16 / wrong.size)
 
 
+def test_predicates_are_flipped_at_the_rate_of_the_annotator():
+    drawn = sample(make("dag", seed=1), signals=Signals(predicates=0.1, features=True))
+    wrong = drawn.batch.predicates_S != drawn.batch.features_S
+    assert abs(wrong.mean() - 0.1) <= 4 * np.sqrt(0.09 / wrong.size)
+
+
 def test_hindsight_is_the_share_of_the_action_among_rollouts_that_ended_so():
     """Bayes by counting: at the first step of one task, over many rollouts."""
     drawn = sample(make("rooms", seed=3), groups=500, success_rate=0.2, signals=Signals(hindsight=True))

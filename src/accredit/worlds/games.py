@@ -70,23 +70,69 @@ class Game:
 
     def least_core(self) -> tuple[float, Floats]:
         """Return the smallest e, and an x with x(N) = v(N) and x(S) >= v(S) - e for all S."""
+        everyone = np.ones((1, self.players))
+        e, x, _ = self._least_excess(np.arange(1, self.v.size - 1), everyone, self.v[-1:])
+        return e, x
+
+    def egalitarian(self) -> Floats:
+        """Return the point of the least core with the least sum of squares ``[n]``."""
+        from scipy.optimize import minimize  # half a second that most uses do not need
+
+        e, x = self.least_core()
+        inside = self.members().astype(np.float64)
+        floor = self.v - e
+        held: list[int] = []
+        for _ in range(self.v.size):
+            short = floor - inside @ x
+            short[[0, -1]] = 0.0
+            worst = int(short.argmax())
+            if held and (short[worst] < 1e-9 or worst in held):
+                return x
+            held.append(worst)
+            rows, least = inside[held], floor[held]
+            whole = {"type": "eq", "fun": lambda y: y.sum() - self.v[-1]}
+            above = {"type": "ineq", "fun": lambda y, rows=rows, least=least: rows @ y - least}
+            options = {"ftol": 1e-15, "maxiter": 1000}
+            found = minimize(
+                lambda y: y @ y, x, jac=lambda y: 2 * y, constraints=[whole, above], options=options
+            )
+            x = np.asarray(found.x, np.float64)
+        raise ArithmeticError(f"egalitarian point of {self.name} was not found")
+
+    def nucleolus(self) -> Floats:
+        """Return the point whose sorted excesses are lexicographically smallest ``[n]``.
+
+        One linear program a level; coalitions with a dual price are at their level in every solution.
+        """
+        n, inside = self.players, self.members().astype(np.float64)
+        free = np.arange(1, self.v.size - 1)
+        rows, level = inside[-1:], self.v[-1:]
+        x = np.full(n, self.v[-1] / n)
+        while np.linalg.matrix_rank(rows) < n:
+            e, x, price = self._least_excess(free, rows, level)
+            tight = free[price > 1e-9]
+            rows = np.vstack([rows, inside[tight]])
+            level = np.concatenate([level, self.v[tight] - e])
+            free = np.setdiff1d(free, tight)
+        return x
+
+    def _least_excess(self, free: Ints, rows: Floats, level: Floats) -> tuple[float, Floats, Floats]:
+        """Return min e, an x, and the price of each free coalition: x(S) >= v(S) - e, rows x = level."""
         from scipy.optimize import linprog  # half a second that most uses do not need
 
-        inside = self.members()[1:-1].astype(np.float64)
-        rows = np.hstack([-inside, -np.ones((inside.shape[0], 1))])
-        n = self.players
+        n, inside = self.players, self.members()[free].astype(np.float64)
         found = linprog(
             np.append(np.zeros(n), 1.0),
-            A_ub=rows,
-            b_ub=-self.v[1:-1],
-            A_eq=np.append(np.ones(n), 0.0)[None],
-            b_eq=[self.v[-1]],
+            A_ub=np.hstack([-inside, -np.ones((free.size, 1))]),
+            b_ub=-self.v[free],
+            A_eq=np.hstack([rows, np.zeros((rows.shape[0], 1))]),
+            b_eq=level,
             bounds=[(None, None)] * (n + 1),
             method="highs",
         )
         if not found.success:
             raise ArithmeticError(f"least core of {self.name}: {found.message}")
-        return float(found.x[-1]), np.asarray(found.x[:n], np.float64)
+        return float(found.x[-1]), np.asarray(found.x[:n], np.float64), -np.asarray(found.ineqlin.marginals)
 
 
 def make_game(seed: int, name: str, players: int) -> Game:

@@ -38,6 +38,8 @@ class Signals:
         prm: standard deviation of the error of ``prm_prob_S`` = P(success | state, action), kept in
             [0, 1]. Families with a success rate only.
         hidden: width of ``hidden_S``: V in a random direction, and nuisance of variance 1.
+        predicates: error rate of ``predicates_S``, what an annotator says holds: features that are 0 or
+            1, each flipped with that chance; where the family has such.
         features: ``features_S``, where the family has them.
 
     Raises:
@@ -51,14 +53,13 @@ class Signals:
     annotator: float | None = None
     prm: float | None = None
     hidden: int = 0
+    predicates: float | None = None
     features: bool = False
 
     def __post_init__(self) -> None:
-        if (
-            min(self.value or 0, self.annotator or 0, self.prm or 0, self.hidden) < 0
-            or (self.annotator or 0) > 1
-        ):
-            raise ParamError("signals: errors are 0 or more, annotator at most 1")
+        rates = (self.annotator or 0, self.predicates or 0)
+        if min(self.value or 0, self.prm or 0, self.hidden, *rates) < 0 or max(rates) > 1:
+            raise ParamError("signals: errors are 0 or more, rates at most 1")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,6 +111,9 @@ def supply(batch: Batch, scene: Scene, signals: Signals, cost: Cost) -> Batch:
         cost.judge_calls += batch.n_steps
     if signals.hidden:
         batch = batch.with_column("hidden_S", _hidden(scene, signals.hidden), {"by": "V and nuisance"})
+    if signals.predicates is not None and scene.task.features_Nd is not None:
+        batch = _with_predicates(batch, scene, signals.predicates)
+        cost.annotator_calls += batch.n_steps
     if signals.features and scene.task.features_Nd is not None:
         node = scene.flat.node_D[scene.flat.head_S]
         batch = batch.with_column("features_S", scene.task.features_Nd[node])
@@ -188,6 +192,14 @@ def _with_prm(batch: Batch, scene: Scene, sigma: float) -> Batch:
     after = table.Q[flat.time_D[last], flat.node_D[last], flat.action_D[last]]
     noisy = np.clip(after + sigma * scene.at_steps(scene.normal("prm")), 0.0, 1.0)
     return batch.with_column("prm_prob_S", noisy, {"by": "exact chance of success", "sigma": sigma})
+
+
+def _with_predicates(batch: Batch, scene: Scene, rate: float) -> Batch:
+    assert scene.task.features_Nd is not None
+    holds = scene.task.features_Nd[scene.flat.node_D[scene.flat.head_S]] > 0
+    wrong = scene.at_steps(scene.uniform("predicates", holds.shape[1])) < rate
+    made = {"by": "exact predicates", "error_rate": rate}
+    return batch.with_column("predicates_S", (holds ^ wrong).astype(np.float64), made)
 
 
 def _hidden(scene: Scene, width: int) -> Floats:

@@ -24,6 +24,8 @@ def make(
     variant: str = "bandits",
     interaction: float = 0.5,
     rho: float = 0.5,
+    rounds: int = 6,
+    subtasks: int = 3,
     chain: bool | None = None,
     channel_noise: float = 0.1,
 ) -> Task:
@@ -38,13 +40,18 @@ def make(
     ``relay``: the first agent sees a symbol, each sends one on, and a noisy channel changes it with
     some chance; the outcome is 1 when the right one arrives.  Agents see what they received only.
 
+    ``planner``: each round a planner names one of the subtasks and a worker tries it in one of several
+    ways, with a chance of its own; the outcome is 1 when all subtasks are done.
+
     Args:
-        seed: of phi, g, logits.
-        agents: 2 to 16.
-        choices: actions (symbols) an agent.
-        variant: bandits or relay.
+        seed: of phi, g, logits, chances.
+        agents: 2 to 16 (planner: always two).
+        choices: actions (symbols, ways) an agent.
+        variant: bandits, relay or planner.
         interaction: weight lambda of pairs.
         rho: strength of dependence, 0 to 1.
+        rounds: planner: number of rounds.
+        subtasks: planner: number of subtasks.
         chain: default: from 7 agents on.
         channel_noise: relay: chance that a symbol arrives as another.
     """
@@ -53,8 +60,10 @@ def make(
     size = {"agents": agents, "choices": choices, "variant": variant}
     if variant == "relay":
         return _relay(seed, agents, choices, channel_noise, {**size, "channel_noise": channel_noise})
+    if variant == "planner":
+        return _planner(seed, rounds, subtasks, choices)
     if variant != "bandits":
-        raise ParamError(f"team: no variant {variant!r}", hint="bandits or relay")
+        raise ParamError(f"team: no variant {variant!r}", hint="bandits, relay or planner")
     short = agents > MOST_BY_PREFIX if chain is None else chain
     if not short and agents > MOST_BY_PREFIX:
         raise ParamError(f"team: {agents} agents have too many prefixes", hint="Give chain=True")
@@ -143,4 +152,44 @@ def _relay(seed: int, K: int, A: int, noise: float, size: Mapping[str, Any]) -> 
         horizon=K,
         of_states=tables,
         size=size,
+    )
+
+
+def _planner(seed: int, rounds: int, subtasks: int, ways: int) -> Task:
+    if rounds < 1 or not 1 <= subtasks <= 8:
+        raise ParamError(f"team: rounds={rounds}, subtasks={subtasks} out of range")
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 12]))
+    chance = rng.uniform(0.1, 0.95, (subtasks, ways)).tolist()
+    everything = (1 << subtasks) - 1
+
+    def moves(state: tuple[int, int]) -> Mapping[int, Sequence[Move]]:
+        done, asked = state
+        if asked < 0:
+            return {} if done == everything else {u: [(1.0, (done, u), 0.0)] for u in range(subtasks)}
+        after = (done | 1 << asked, -1)
+        return {
+            subtasks + w: [(p, after, 0.0), (1 - p, (done, -1), 0.0)] for w, p in enumerate(chance[asked])
+        }
+
+    def key(state: tuple[int, int]) -> str:
+        done, asked = state
+        held = [str(u) for u in range(subtasks) if done >> u & 1]
+        task = f"Worker: do subtask {asked}." if asked >= 0 else "Planner: name a subtask."
+        return f"{task} Done: {', '.join(held) or 'nothing'}."
+
+    return tabulate(
+        Rules(
+            moves,
+            key,
+            lambda s: float(s[0] == everything),
+            lambda s: bool(s[0] == everything),
+            lambda s: "planner" if s[1] < 0 else "worker",
+        ),
+        {(0, -1): 1.0},
+        (*(f"subtask {u}" for u in range(subtasks)), *(f"way {w}" for w in range(ways))),
+        family="team",
+        seed=seed,
+        horizon=2 * rounds,
+        size={"variant": "planner", "rounds": rounds, "subtasks": subtasks, "choices": ways},
+        facts={"chance": chance},
     )
