@@ -45,7 +45,7 @@ bench: .venv-verl/full
 docs: .venv/docs
 	$(V) docs/gen_methods.py # the method pages and src/accredit/catalog.json
 	$(V) -m accredit.findings docs/findings.md
-	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
 # What the browser tests start: chromium, and npm for axe-core and for building the report's script again.
 browser:
