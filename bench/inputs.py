@@ -105,7 +105,6 @@ ORDINARY = frozenset(
         "final_state",
         "final_value",
         "n_tokens",
-        "agent",
     }
 )
 

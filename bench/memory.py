@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["memory_section"]
+__all__ = ["MIB", "memory_section", "resident_extra"]
 
 MIB = float(1 << 20)
 CASES = ("accredit grpo", "verl grpo loop", "verl grpo vectorised", "accredit gigpo", "accredit gigpo steps")
@@ -70,8 +70,11 @@ def _status(field: str) -> float:
     raise KeyError(field)
 
 
-def _resident_extra(call: Callable[[], Any]) -> float | None:
-    """Peak resident MiB above what was there before the call; None where Linux's counters are absent."""
+def resident_extra(call: Callable[[], Any]) -> float | None:
+    """Peak resident MiB above what was there before the call; None where Linux's counters are absent.
+
+    Not `ru_maxrss`: a child inherits its parent's.
+    """
     reset = Path("/proc/self/clear_refs")
     if not reset.exists():
         return None
@@ -96,7 +99,7 @@ def main(arguments: Sequence[str]) -> None:
     case, size = arguments[0], int(arguments[1])
     _call(case, 96)()  # imports and first-use tables are not the call's memory
     call = _call(case, size)
-    print(json.dumps({"resident_mib": _resident_extra(call), "traced_mib": _traced_extra(call)}))
+    print(json.dumps({"resident_mib": resident_extra(call), "traced_mib": _traced_extra(call)}))
 
 
 if __name__ == "__main__":

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench.memory import MIB, resident_extra
 from bench.timing import Contestant, race
 
 ROOT = Path(__file__).parents[1]
@@ -42,30 +42,37 @@ def write_sample(path: Path, rollouts: int) -> None:
             out.write(json.dumps(record) + "\n")
 
 
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 def measure(path: Path) -> dict[str, Any]:
     """Best of several readings in this process, and the memory that the first one took."""
     from accredit.readers import read
 
     read([])
-    before = _peak()
+    peak = resident_extra(lambda: read(path))
     batch = read(path)
-    peak = _peak() - before
     arrays = [c.values for c in batch.columns.values()] + [batch.token_start_S1, batch.step_start_R1]
     columns = sum(a.nbytes for a in arrays)
-    timing = race({"read": Contestant(lambda _: read(path))}, REPEATS)["read"]
+    timings = race({"read": Contestant(lambda _: read(path)), **_yardstick(path)}, REPEATS)
     return {
         "file_bytes": path.stat().st_size,
-        "seconds": timing.to_dict(),
+        "seconds": timings["read"].to_dict(),
+        "bare_decode": timings["decode"].to_dict() if "decode" in timings else None,
         "column_bytes": columns,
-        "peak_bytes": peak,
+        "peak_bytes": None if peak is None else peak * MIB,
         "allowed_bytes": 2 * columns + 200 * 2**20,
         "rollouts": len(batch),
         "tokens": batch.n_tokens,
     }
+
+
+def _yardstick(path: Path) -> dict[str, Contestant]:
+    """The JSON decoder alone on the same lines, which makes Python objects and no columns."""
+    import msgspec
+
+    if path.suffix != ".jsonl":
+        return {}
+    lines = path.read_bytes().splitlines()
+    decode = msgspec.json.Decoder().decode
+    return {"decode": Contestant(lambda _: [decode(line) for line in lines])}
 
 
 def _isolated(path: Path) -> dict[str, Any]:

@@ -151,6 +151,7 @@ def _reading(section: Section) -> Mapping[str, str]:
         "steps": str(section["steps"]),
         "tokens": str(section["tokens"]),
         "megabytes": f"{text / 1e6:.0f}",
+        "decoder": f"{text / files['jsonl']['bare_decode']['best_s'] / 1e6:.0f}",
         "table": _table(header, [_file(kind, figures, text) for kind, figures in files.items()]),
         "repeats": _repeats(figures["seconds"] for figures in files.values()),
     }
@@ -165,7 +166,7 @@ def _file(kind: str, figures: Section, text: int) -> tuple[str, ...]:
         _timing(figures["seconds"]),
         f"{size / best / 1e6:.0f}",
         f"{text / best / 1e6:.0f}",
-        *(f"{b / 2**20:.0f}" for b in memory),
+        *(_mib(None if b is None else b / 2**20) for b in memory),
     )
 
 
