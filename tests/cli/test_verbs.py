@@ -231,11 +231,16 @@ def test_methods_without_a_field_leaves_out_what_needs_it(accredit):
     assert "gigpo" not in kept
 
 
-def test_methods_for_a_file_says_what_is_missing(accredit, file):
-    found = {m["id"]: m["missing"] for m in accredit("methods", "--for", file, "--json").json()}
+def test_methods_for_a_file_advises_and_says_what_is_missing(accredit, file):
+    advice = accredit("methods", "--for", file, "--json").json()
+    found = {m["method"]: m["missing"] for m in advice["methods"]}
     assert [] == found["gigpo"]
-    assert ["reward_baselines"] == found.get("remax", ["reward_baselines"]) or [] == found["remax"]
-    assert "runs here" in accredit("methods", "--for", file).out
+    assert ["reward_baseline"] == found["remax"]
+    shown = accredit("methods", "--for", file).out
+    assert shown.startswith(f"Begin with {advice['first']}: ")
+    assert "what would unlock it" in shown
+    kept = accredit("methods", "--for", file, "--without", "state", "--json").json()
+    assert "gigpo" not in {m["method"] for m in kept["methods"]}
 
 
 # -- demo -----------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ __all__ = ["command"]
     "file",
     metavar="FILE",
     type=click.Path(),
-    help="Which methods can run on these rollouts, and what the others lack.",
+    help="Which methods to begin with on these rollouts, ranked with reasons, and what the others lack.",
 )
 @as_json
 def command(method: str | None, without: tuple[str, ...], file: str | None, as_json: bool) -> None:
@@ -44,11 +44,12 @@ def command(method: str | None, without: tuple[str, ...], file: str | None, as_j
         emit_json(entry) if as_json else show(method_blocks(entry))
         return
     kept = [e for e in entries if not any(_needs_field(e, field) for field in without)]
-    lacking = None if file is None else _lacking(file)
-    if as_json:
-        emit_json([e if lacking is None else e | {"missing": lacking.get(e["id"], [])} for e in kept])
+    if file is not None:
+        _advise(file, [e["id"] for e in entries if e not in kept], as_json=as_json)
+    elif as_json:
+        emit_json(kept)
     else:
-        show(catalog_blocks(kept, lacking, _third_parties()))
+        show(catalog_blocks(kept, _third_parties()))
 
 
 def _catalogue() -> list[dict[str, Any]]:
@@ -83,8 +84,12 @@ def _needs_field(entry: dict[str, Any], field: str) -> bool:
     return any(set(need.split("|")) == {field} for need in entry["needs"])
 
 
-def _lacking(file: str) -> dict[str, list[str]]:
+def _advise(file: str, left_out: Sequence[str], *, as_json: bool) -> None:
+    """Show the advice for a file, without some methods."""
     import accredit as ac
-    from accredit.comparison import runnable
+    from accredit.advice import advise
+    from accredit.views.advice_tables import advice_blocks
+    from accredit.views.tables import show
 
-    return runnable(ac.read(file))
+    document = advise(ac.read(file), without=left_out).to_dict()
+    emit_json(document) if as_json else show(advice_blocks(document))

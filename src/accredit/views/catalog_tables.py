@@ -12,21 +12,16 @@ __all__ = ["catalog_blocks", "method_blocks"]
 
 def catalog_blocks(
     entries: Sequence[Mapping[str, Any]],
-    lacking: Mapping[str, Sequence[str]] | None = None,
     third_parties: Sequence[str] = (),
 ) -> list[Table | Line]:
     """Return the methods as one table.
 
     Args:
         entries: of the catalogue.
-        lacking: unmet needs of each method on some rollouts; None: not asked.
         third_parties: names of methods that other packages registered.
     """
     rows = [(e["family"], e["id"], e["yields"], _needs(e["needs"]), e["title"]) for e in entries]
-    columns = ["family", "method", "credit per", "needs", "what it gives"]
-    if lacking is not None:
-        columns[3] = "runs here"
-        rows = [(*row[:3], _runs(lacking.get(row[1], ())), row[4]) for row in rows]
+    columns = ("family", "method", "credit per", "needs", "what it gives")
     blocks: list[Table | Line] = [Table("", columns, rows, widest=90)]
     if third_parties:
         blocks.append(Line(f"from other packages: {', '.join(third_parties)}"))
@@ -36,10 +31,6 @@ def catalog_blocks(
     if aliases:
         blocks.append(Line(f"also known as: {'; '.join(aliases)}"))
     return [*blocks, Line("one of them: accredit methods METHOD")]
-
-
-def _runs(missing: Sequence[str]) -> str:
-    return f"no, it lacks {_needs(missing)}" if missing else "yes"
 
 
 def _needs(needs: Sequence[str]) -> str:
