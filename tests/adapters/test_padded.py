@@ -125,7 +125,10 @@ def test_runs_of_the_mask_are_the_steps():
 
 def test_spans_part_turns_that_touch():
     rows = PaddedRows(
-        rewards=[1, 0], mask=[[1, 1, 1, 0], [1, 1, 0, 0]], group=["g", "g"], spans=[[(0, 1), (1, 3)], [(0, 2)]]
+        rewards=[1, 0],
+        mask=[[1, 1, 1, 0], [1, 1, 0, 0]],
+        group=["g", "g"],
+        spans=[[(0, 1), (1, 3)], [(0, 2)]],
     )
     assert [0, 1, 3, 5] == padded_credit(rows, "grpo").credit.batch.token_start_S1.tolist()
     numbered = PaddedRows(
