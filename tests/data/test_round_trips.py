@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tracemalloc
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -279,3 +280,18 @@ def test_used_and_excluded_add_up_to_what_was_given(source, data):
     given_ = [r | data.draw(st.sampled_from(spoil)) for r in source]
     batch = Batch.from_records(given_)
     assert len(given_) == len(batch) + len(batch.excluded)
+
+
+@given(records())
+def test_steps_of_equal_keys_are_read_as_any_others(source):
+    """Dicts of equal keys are taken column by column; other mappings one field at a time."""
+    slow = [r | {"steps": [MappingProxyType(step) for step in r["steps"]]} for r in source]
+    assert Batch.from_records(source) == Batch.from_records(slow)
+
+
+def test_number_beyond_float32_counts_as_absent_with_a_finding():
+    steps = [{"logprobs": [-1e300], "signal": [1e300]}, {"logprobs": [-1.0], "signal": [1.0]}]
+    batch = Batch.from_records([{"id": "a", "steps": steps}])
+    assert [False, True] == batch.column("logprob_T").valid.tolist()
+    assert [False, True] == batch.column("signal_T").valid.tolist()
+    assert 2 == next(f.count for f in batch.findings if f.code == "ACC306")

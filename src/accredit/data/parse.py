@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -149,6 +149,8 @@ def _step_fields(steps: Any, name: str, place: str) -> Fields:
         return fields
     if not isinstance(steps, list | tuple):
         raise _wrong("steps", steps, "a list of steps", name, place)
+    if _alike(steps):
+        return _alike_fields(steps)
     for t, step in enumerate(steps):
         if isinstance(step, Step):
             step = step.to_record()
@@ -162,6 +164,24 @@ def _step_fields(steps: Any, name: str, place: str) -> Fields:
                 slot = fields[ALIASES.get(key, key)] = fields.get(ALIASES.get(key, key)) or ([], [])
             slot[0].append(t)
             slot[1].append(value)
+    return fields
+
+
+def _alike(steps: Sequence[Any]) -> bool:
+    """Whether all steps are dicts of the same keys, as a program writes them."""
+    if not steps or type(steps[0]) is not dict:
+        return False
+    keys = steps[0].keys()
+    return not keys & ALIASES.keys() and all(type(s) is dict and s.keys() == keys for s in steps)
+
+
+def _alike_fields(steps: Sequence[dict[str, Any]]) -> Fields:
+    fields: Fields = {}
+    for key in steps[0]:
+        values = [step[key] for step in steps]
+        rows = [t for t, value in enumerate(values) if value is not None]
+        if rows:
+            fields[key] = (rows, values if len(rows) == len(values) else [values[t] for t in rows])
     return fields
 
 
@@ -296,7 +316,7 @@ def _flags(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> l
 def _token_lists(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Array]:
     checked = []
     for value in values:
-        ids = numbers(value)
+        ids = numbers(value, "q")
         if ids is None or (ids.size and ids.dtype.kind not in "iu"):
             raise _wrong(key, value, "a list of token ids (whole numbers)", at[0], at[1])
         if ids.dtype.kind == "u" and ids.size and ids.max() > _LARGEST_ID:
@@ -306,7 +326,15 @@ def _token_lists(key: str, values: list[Any], at: tuple[str, str, list[Finding]]
 
 
 def _signals(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Array]:
-    checked = [numbers(v) for v in values]
+    return _number_lists(key, values, at, "f")
+
+
+def _vectors(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Array]:
+    return _number_lists(key, values, at, "d")
+
+
+def _number_lists(key: str, values: list[Any], at: tuple[str, str, list[Finding]], code: str) -> list[Array]:
+    checked = [numbers(v, code) for v in values]
     for value, got in zip(values, checked, strict=True):
         if got is None:
             raise _wrong(key, value, "a list of numbers", at[0], at[1])
@@ -323,13 +351,16 @@ _CHECKS: Mapping[str, Callable[[str, list[Any], tuple[str, str, list[Finding]]],
     "flag": _flags,
     "tokens": _token_lists,
     "signal": _signals,
-    "vector": _signals,
+    "vector": _vectors,
     "json": _as_is,
 }
 
 
 def _wrong(key: str, got: Any, allowed: str, name: str, place: str) -> DataError:
-    shown = repr(got)
+    try:
+        shown = repr(got)
+    except RecursionError:
+        shown = "a value nested very deep"
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     return DataError(
         f"{key} of rollout {name!r} must be {allowed}, got {shown}",

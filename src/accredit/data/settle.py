@@ -79,7 +79,8 @@ class Settler:
         there = lengths >= 0
         if kind is None and np.array_equal(lengths[there], self.counts[there]):
             column = sink.token_column(self.counts)
-            return Column("token", column.values.astype(np.float32), column.valid)
+            with np.errstate(over="ignore"):  # an infinite value is reported as such
+                return Column("token", column.values.astype(np.float32), column.valid)
         widths = np.unique(lengths[there])
         if widths.size == 1:
             return sink.vector_column("step", self.counts.size, int(widths[0]))

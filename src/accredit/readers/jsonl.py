@@ -8,7 +8,6 @@ from typing import Any
 from accredit.data.header import parse_header
 from accredit.data.vocabulary import CONTROL, ROLLOUT_FIELDS
 from accredit.errors import DataError, VersionError
-from accredit.readers.bulk import BULK_BYTES, decode_bulk
 from accredit.readers.formats import Format, Head, Item, Reading, register
 from accredit.store.schema import ROLLOUTS, check_schema, header_fields
 
@@ -59,9 +58,7 @@ def native_items(reading: Reading) -> Iterator[Item]:
 
 def _item(reading: Reading, line: bytes, where: str, *, first: bool) -> Item | None:
     try:
-        value = decode_bulk(line, reading.limits) if len(line) >= BULK_BYTES else None
-        if value is None:
-            value = reading.decoder.decode(line, where)
+        value = reading.decoder.decode(line, where)
         header = header_fields(value) if first else None
         if header is None and isinstance(value, Mapping) and "schema" in value:
             check_schema(value["schema"], ROLLOUTS, where)

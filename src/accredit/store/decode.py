@@ -42,6 +42,7 @@ class Decoder:
         self.limits = limits
         self.log = log
         self.strict = strict
+        self._colons = False
 
     def decode(self, line: bytes, where: str) -> Any:
         """Return the line's JSON value.
@@ -49,8 +50,9 @@ class Decoder:
         Raises:
             DataError: saying what is wrong with the line, and where in it.
         """
-        opened = line.count(b"{") + line.count(b"[")
-        self.limits.check("the record has lists and objects:", opened, "containers", where)
+        if len(line) > self.limits.containers:
+            opened = line.count(b"{") + line.count(b"[")
+            self.limits.check("the record has lists and objects:", opened, "containers", where)
         try:
             value = _decode(line)
         except RecursionError:
@@ -59,21 +61,31 @@ class Decoder:
             value = self._mended(line, str(error), where)
         else:
             self._check_keys(line, value, where)
-        if opened > self.limits.depth and deeper(value, self.limits.depth):
+        if self._may_be_deep(line, value) and deeper(value, self.limits.depth):
             raise self._too_deep(where)
         return value
 
+    def _may_be_deep(self, line: bytes, value: Any) -> bool:
+        """Whether there are brackets enough: most of a record's open side by side, not one in another."""
+        opened = line.count(b"{") + line.count(b"[")
+        if opened <= self.limits.depth:
+            return False
+        return opened - _shallow_containers(value) > self.limits.depth - _SHALLOW_DEPTH
+
     def _check_keys(self, line: bytes, value: Any, where: str) -> None:
         shallow = _shallow_members(value)
-        if line.count(b":") == shallow:
+        # Texts with colons come in whole files; counting keys at once spares a pass over the line.
+        if not self._colons and line.count(b":") == shallow:
             return
         keys = count_keys(line)
-        if keys not in (shallow, count_members(value)):
-            try:
-                self._exactly(line.decode(), where)
-            except RecursionError:
-                raise self._too_deep(where) from None
-            raise AssertionError("the exact decoder names the key that stands twice")
+        self._colons = keys == shallow
+        if keys == shallow or keys == count_members(value):
+            return
+        try:
+            self._exactly(line.decode(), where)
+        except RecursionError:
+            raise self._too_deep(where) from None
+        raise AssertionError("the exact decoder names the key that stands twice")
 
     def _too_deep(self, where: str) -> DataError:
         depth = self.limits.depth
@@ -166,6 +178,21 @@ def _shallow_members(value: Any) -> int:
     steps = value.get("steps")
     inner = sum(len(s) for s in steps if type(s) is dict) if type(steps) is list else 0
     return len(value) + inner
+
+
+# Record, list of steps, step, value of a step.
+_SHALLOW_DEPTH = 4
+
+
+def _shallow_containers(value: Any) -> int:
+    """Return the lists and objects of a record that lie no deeper than the values of its steps."""
+    if type(value) is not dict:
+        return 0
+    steps = value.get("steps")
+    inner = [s for s in steps if type(s) is dict] if type(steps) is list else []
+    return (
+        1 + sum(type(v) is dict or type(v) is list for d in (value, *inner) for v in d.values()) + len(inner)
+    )
 
 
 def deeper(value: Any, depth: int) -> bool:
