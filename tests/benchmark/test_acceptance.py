@@ -8,18 +8,18 @@ from scipy.stats import norm
 
 from accredit.benchmark import Scale, bench
 from accredit.benchmark.equipment import entries
-from accredit.benchmark.plan import Setting
+from accredit.benchmark.plan import TASKS, Setting
 from accredit.benchmark.repeats import collect
 from accredit.benchmark.uncertainty import holm
 from accredit.methods import catalog
-from accredit.worlds import FAMILIES, Noise
+from accredit.worlds import Noise
 
 BROADCAST = [card.id for card in catalog() if "broadcast" in card.tags]
 NONCE = Setting("nonce", "no revisits", noise=Noise(nonce=True))
 MANY = Setting("many", "independent batches", draws=100)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TASKS)
 def test_the_truth_scores_perfectly(smoke, family):
     found = smoke[0].board(family).row("truth").metrics
     assert found["nmse"].value == pytest.approx(0, abs=1e-12)
@@ -27,7 +27,7 @@ def test_the_truth_scores_perfectly(smoke, family):
         assert found[name].value == pytest.approx(1, abs=1e-9), name
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TASKS)
 def test_noise_scores_nothing(smoke, family):
     found = smoke[0].board(family).row("random").metrics
     assert found["nmse"].value > 0.98
@@ -35,7 +35,7 @@ def test_noise_scores_nothing(smoke, family):
     assert found["sign"].value == pytest.approx(0.5, abs=0.06)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TASKS)
 def test_a_broadcast_orders_nothing_within_a_rollout(smoke, family):
     for method in BROADCAST:
         found = smoke[0].board(family).row(method).metrics

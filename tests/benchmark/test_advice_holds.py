@@ -6,19 +6,19 @@ import pytest
 
 from accredit.advice import _evidence, advise
 from accredit.benchmark.cells import scorer_of
-from accredit.benchmark.plan import PLAIN, SCALES
-from accredit.worlds import FAMILIES, make, sample
+from accredit.benchmark.plan import PLAIN, SCALES, TASKS, task_of
+from accredit.worlds import sample
 
 GROUPS = SCALES["smoke"].groups
 
 
 def _batches(family):
     yield scorer_of(family, PLAIN, 0, GROUPS).batch
-    yield sample(make(family, seed=0), groups=GROUPS, group_size=8, success_rate=0.5).batch
+    yield sample(task_of(family, 0), groups=GROUPS, group_size=8, success_rate=0.5).batch
 
 
 @pytest.mark.parametrize("own", ["with what it knows of the family", "from other families alone"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TASKS)
 def test_the_first_choice_is_never_worse_than_grpo_nor_grpo_where_something_beats_it(smoke, family, own):
     board = smoke[0].board(family)
     alone = own.startswith("from")

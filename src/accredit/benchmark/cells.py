@@ -9,13 +9,13 @@ import numpy as np
 
 from accredit.benchmark.equipment import SIGNALS, Entry, cost_of, equipped
 from accredit.benchmark.journal import Cell, Place
-from accredit.benchmark.plan import Setting
+from accredit.benchmark.plan import Setting, task_of
 from accredit.benchmark.scoring import Scorer
 from accredit.engine import assign
 from accredit.errors import DataError
 from accredit.methods import get_method
 from accredit.typing import Floats
-from accredit.worlds import make, sample
+from accredit.worlds import sample
 
 __all__ = ["credit_of", "measured", "scorer_of"]
 
@@ -31,7 +31,7 @@ def scorer_of(family: str, setting: Setting, seed: int, groups: int, draw: int =
         draw: seed of the sampling; several draws of one task are independent batches.
     """
     drawn = sample(
-        make(family, seed=seed),
+        task_of(family, seed),
         groups=groups,
         group_size=setting.group_size,
         success_rate=setting.success_rate,

@@ -16,8 +16,8 @@ import numpy as np
 import accredit
 from accredit.benchmark.journal import Cell, read_journal
 from accredit.benchmark.leaderboard import Board, boards_of
-from accredit.benchmark.plan import SCALES, Setting
-from accredit.worlds import make, sample
+from accredit.benchmark.plan import SCALES, Setting, task_of
+from accredit.worlds import sample
 
 __all__ = ["points_of"]
 
@@ -55,7 +55,7 @@ def _shared(family: str, setting: Setting, seed: int) -> float:
     from accredit.advice import traits_of
 
     drawn = sample(
-        make(family, seed=seed),
+        task_of(family, seed),
         groups=16,
         group_size=setting.group_size,
         success_rate=setting.success_rate,

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from accredit.errors import ParamError, suggest
-from accredit.worlds import FAMILIES, Noise, make
+from accredit.worlds import FAMILIES, Noise, Task, make
 
-__all__ = ["PLAIN", "SCALES", "Scale", "Setting", "applies", "families_of", "scale_of"]
+__all__ = ["PLAIN", "SCALES", "TASKS", "Scale", "Setting", "applies", "families_of", "scale_of", "task_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +85,36 @@ SCALES: Mapping[str, Scale] = {
 }
 
 
+# Variants of a family that some method was made for, under a name of their own.
+VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {"team-planner": ("team", {"variant": "planner"})}
+TASKS = (*FAMILIES, *VARIANTS)
+
+
+def task_of(name: str, seed: int) -> Task:
+    """Return a task by the name that results use: a family, or a variant of one.
+
+    Args:
+        name: one of `TASKS`.
+        seed: of the task.
+
+    Example:
+        >>> task_of("team-planner", 0).family
+        'team'
+    """
+    family, size = VARIANTS.get(name, (name, {}))
+    return make(family, seed=seed, **size)
+
+
 @functools.cache
 def applies(family: str, setting: Setting) -> bool:
     """Return whether a setting changes anything in a family: some have no success rate to set.
 
     Args:
-        family: of `FAMILIES`.
+        family: of `TASKS`.
         setting: any.
     """
     same = dataclasses.replace(PLAIN, name=setting.name, doc=setting.doc, success_rate=setting.success_rate)
-    return setting != same or setting == PLAIN or make(family, seed=0).success_N is not None
+    return setting != same or setting == PLAIN or task_of(family, 0).success_N is not None
 
 
 def scale_of(name: str | Scale) -> Scale:
@@ -121,9 +141,9 @@ def families_of(families: str | Sequence[str]) -> tuple[str, ...]:
         ParamError: for an unknown family.
     """
     if families == "all":
-        return tuple(FAMILIES)
+        return TASKS
     asked = families.split(",") if isinstance(families, str) else list(families)
     for name in asked:
-        if name not in FAMILIES:
-            raise ParamError(f"no task family {name!r}", hint=suggest(name, FAMILIES))
-    return tuple(name for name in FAMILIES if name in asked)
+        if name not in TASKS:
+            raise ParamError(f"no task family {name!r}", hint=suggest(name, TASKS))
+    return tuple(name for name in TASKS if name in asked)
