@@ -29,13 +29,13 @@ def sections(*, small: bool) -> Mapping[str, Callable[[], dict[str, Any]]]:
 
     if small:
         return {
-            "outcome": lambda: outcome_section((96, 480), 2),
+            "outcome": lambda: outcome_section((96, 480), 1),
             "parity": lambda: parity_section(3),
-            "gigpo": lambda: gigpo_section(960, 2),
-            "growth": lambda: growth_section((96, 960), 2),
+            "gigpo": lambda: gigpo_section(960, 1),
+            "growth": lambda: growth_section((96, 480), 1),
             "memory": lambda: memory_section(960),
-            "catalogue": lambda: catalogue_section((96, 960), 2),
-            "reading": lambda: reading_section(20),
+            "catalogue": lambda: catalogue_section((96, 480), 1),
+            "reading": lambda: reading_section(4),
         }
     return {
         "outcome": lambda: outcome_section((1_000, 10_000, 100_000), 9),
