@@ -17,6 +17,7 @@ from accredit.benchmark import SCALES, Scale
 from accredit.benchmark.journal import Cell, Place, open_journal, read_journal
 from accredit.benchmark.leaderboard import boards_of
 from accredit.benchmark.matrix import absences, expected
+from accredit.benchmark.orderings import duels_of
 from accredit.benchmark.plan import PLAIN, TASKS, Setting
 from accredit.cli import run
 from accredit.errors import DataError, ParamError
@@ -164,3 +165,26 @@ def test_the_verb_prints_a_leaderboard_and_writes_the_page(tmp_path, capsys, mon
     assert run([*args, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert {"rooms", "team"} == {board["family"] for board in document["boards"]}
+
+
+def test_the_report_is_one_page_without_script_or_request(tmp_path):
+    ac.bench("rooms,team", ["gigpo", "hcapo"], TINY, out=tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "<script" not in page
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in page
+    for words in ("rooms, plain: ", "team, plain: ", "Calibration", "gigpo"):
+        assert words in page
+
+
+def test_calibration_of_the_truth_lies_on_the_line():
+    board = ac.bench("lock", ["gigpo"], TINY).board("lock")
+    for b in board.row("truth").bins:
+        assert b.true.value == pytest.approx(b.said, abs=1e-5)
+    assert not ac.bench("lock", ["gigpo"], TINY).board("lock", "nonce").row("truth").bins
+
+
+def test_duels_count_the_families_where_one_is_nearer():
+    ramp = [0.5 + 0.001 * i for i in range(20)]
+    good = _cells("good", [v - 0.2 - 0.001 * (i % 3) for i, v in enumerate(ramp)])
+    assert {"good": {"grpo": 1}} == duels_of([*_cells("grpo", ramp), *good])

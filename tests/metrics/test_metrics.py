@@ -198,3 +198,20 @@ def test_structure_by_hand():
     residual = metrics.telescoping_residual(credit, rollout_S, np.array([1.0, 0.0]), np.array([0.25, 0.25]))
     assert residual == pytest.approx(0.125)
     assert metrics.signal_coverage(credit) == pytest.approx(2 / 3)
+
+
+@given(rollouts())
+def test_calibration_bins_equal_the_loop(drawn):
+    a, t, _ = drawn
+    found = metrics.calibration(a, t)
+    if not t.any():
+        assert found == ()
+        return
+    unit = np.sqrt((t**2).mean())
+    said = metrics.scale_of(a, t) * a / unit
+    for b in found:
+        inside = [i for i in range(a.size) if sum(said[i] >= e for e in metrics.EDGES) == b.place]
+        assert len(inside) == b.n
+        assert b.said == pytest.approx(said[inside].mean(), abs=1e-9)
+        assert b.true == pytest.approx(t[inside].mean() / unit, abs=1e-9)
+    assert sum(b.n for b in found) == a.size

@@ -9,11 +9,12 @@ import numpy as np
 
 from accredit.benchmark.equipment import SIGNALS, Entry, cost_of, equipped
 from accredit.benchmark.journal import Cell, Place
-from accredit.benchmark.plan import Setting, task_of
+from accredit.benchmark.plan import PLAIN, Setting, task_of
 from accredit.benchmark.scoring import Scorer
 from accredit.engine import assign
 from accredit.errors import DataError
 from accredit.methods import get_method
+from accredit.metrics import calibration
 from accredit.typing import Floats
 from accredit.worlds import sample
 
@@ -61,10 +62,11 @@ def measured(
 
 def _cell(scorer: Scorer, place: Place, entry: Entry) -> Cell:
     if not entry.method:
-        metrics = scorer.score(credit_of(scorer, entry, place.seed))
+        credit_D = credit_of(scorer, entry, place.seed)
+        metrics = scorer.score(credit_D)
         if scorer.sample.policy.success_rate is not None:
             metrics["success_rate"] = scorer.sample.policy.success_rate
-        return Cell(place, _rounded(metrics))
+        return Cell(place, _rounded(metrics), bins=_bins(scorer, place, credit_D))
     begin = time.perf_counter()
     try:
         credit_D = credit_of(scorer, entry, place.seed)
@@ -72,7 +74,17 @@ def _cell(scorer: Scorer, place: Place, entry: Entry) -> Cell:
         return Cell(place, unable=error.message, code=error.code)
     seconds = time.perf_counter() - begin
     cost = cost_of(get_method(entry.method)[0].card, scorer.batch)
-    return Cell(place, _rounded(scorer.score(credit_D)), cost, round(seconds, 6))
+    bins = _bins(scorer, place, credit_D)
+    return Cell(place, _rounded(scorer.score(credit_D)), cost, round(seconds, 6), bins=bins)
+
+
+def _bins(scorer: Scorer, place: Place, credit_D: Floats) -> tuple[tuple[float, ...], ...]:
+    """Calibration under the plain setting; elsewhere it would only fill the journal."""
+    if place.setting != PLAIN.name:
+        return ()
+    return tuple(
+        (b.place, round(b.said, 6), round(b.true, 6), b.n) for b in calibration(credit_D, scorer.truth_D)
+    )
 
 
 def credit_of(scorer: Scorer, entry: Entry, seed: int) -> Floats:

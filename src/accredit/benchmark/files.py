@@ -20,14 +20,19 @@ __all__ = ["save"]
 
 
 def save(found: Bench, folder: Path) -> Path:
-    """Write ``leaderboard.json``, ``leaderboard.parquet`` and ``cells.parquet``.
+    """Write ``leaderboard.json``, ``leaderboard.parquet``, ``cells.parquet`` and ``report.html``.
 
     Args:
         found: the results.
         folder: is made where it is missing.
     """
+    from accredit.views.bench_report import report_html  # pictures come last
+
+    document = found.to_dict()
     with atomic_file(folder / "leaderboard.json") as out:
-        out.write(json.dumps(found.to_dict(), indent=1, allow_nan=False).encode() + b"\n")
+        out.write(json.dumps(document, indent=1, allow_nan=False).encode() + b"\n")
+    with atomic_file(folder / "report.html") as out:
+        out.write(report_html(document).encode())
     _table(folder / "cells.parquet", [_cell(c.to_dict()) for c in found.cells])
     rows = [_row(board, row) for board in found.boards for row in board.rows]
     _table(folder / "leaderboard.parquet", rows)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -50,6 +50,7 @@ class Cell:
         seconds: time of the assignment.
         unable: why it could not run; "" if it did.
         code: code of that reason.
+        bins: calibration (``[place, said, true, n]`` a bin), where it was looked at.
     """
 
     place: Place
@@ -58,6 +59,7 @@ class Cell:
     seconds: float = 0.0
     unable: str = ""
     code: str = ""
+    bins: Sequence[Sequence[float]] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as one flat JSON-ready object."""
@@ -185,7 +187,7 @@ def _read(path: Path) -> tuple[dict[str, Any], list[Cell], int]:
 def _cell(fields: dict[str, Any]) -> Cell:
     place = Place(fields["family"], fields["setting"], int(fields["seed"]), fields["method"])
     rest = {k: fields[k] for k in ("metrics", "cost", "seconds", "unable", "code")}
-    return Cell(place, **rest)
+    return Cell(place, **rest, bins=fields.get("bins", ()))
 
 
 def _apart(found: Mapping[str, Any], header: Mapping[str, Any]) -> str:

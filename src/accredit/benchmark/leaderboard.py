@@ -15,13 +15,28 @@ from accredit.benchmark.uncertainty import Difference, difference, holm, interva
 from accredit.metrics import MEASURES
 from accredit.typing import Floats
 
-__all__ = ["BASELINE", "COUNTERS", "HEADLINE", "LEVEL", "Board", "Row", "boards_of"]
+__all__ = ["BASELINE", "COUNTERS", "HEADLINE", "LEVEL", "Board", "Calibrated", "Row", "boards_of"]
 
 BASELINE = "grpo"
 HEADLINE = "nmse"
 LEVEL = 0.05
 MARGIN = 0.001  # of the headline: below it lie constants such as the eps under a deviation
 COUNTERS = ("continuations", "scored_tokens", "judge_calls", "annotator_calls")
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """One bin of credit, over task seeds, in units of the truth's root mean square.
+
+    Args:
+        said: mean credit.
+        true: mean true advantage, with its 95 % interval.
+        n: steps.
+    """
+
+    said: float
+    true: Estimate
+    n: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +56,7 @@ class Row:
         cost: mean cost a task, by counter.
         seconds: mean time of the assignment.
         unable: why it could not run; "" if it did.
+        bins: calibration over task seeds.
     """
 
     method: str
@@ -54,6 +70,7 @@ class Row:
     cost: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     unable: str = ""
+    bins: tuple[Calibrated, ...] = ()
 
     @property
     def headline(self) -> float:
@@ -168,7 +185,23 @@ def _row(
         tie,
         {k: float(np.mean([c.cost.get(k, 0) for c in ran])) for k in COUNTERS},
         float(np.mean([c.seconds for c in ran])),
+        bins=_calibrated(ran),
     )
+
+
+def _calibrated(cells: Sequence[Cell]) -> tuple[Calibrated, ...]:
+    """Bins by place, each task seed counted once."""
+    by_place: dict[int, list[Sequence[float]]] = {}
+    for cell in cells:
+        for one in cell.bins:
+            by_place.setdefault(int(one[0]), []).append(one)
+    rows = []
+    for _, bins in sorted(by_place.items()):
+        said, true, n = (np.array([b[i] for b in bins]) for i in (1, 2, 3))
+        mean = interval(true)
+        if mean is not None:
+            rows.append(Calibrated(float(said.mean()), mean, int(n.sum())))
+    return tuple(rows)
 
 
 def _verdict(versus: Difference | None, p: float | None) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from accredit.benchmark.equipment import REFERENCES
 from accredit.benchmark.journal import Cell
-from accredit.benchmark.leaderboard import HEADLINE, LEVEL
+from accredit.benchmark.leaderboard import HEADLINE, LEVEL, MARGIN
 from accredit.benchmark.plan import PLAIN
 from accredit.benchmark.uncertainty import difference, holm
 
-__all__ = ["CLAIMS", "Ordering", "orderings_of"]
+__all__ = ["CLAIMS", "Ordering", "duels_of", "orderings_of"]
 
 # (better, worse, who says so): results of training, which credit is one cause of.
 CLAIMS = (
@@ -76,6 +78,39 @@ def orderings_of(cells: Iterable[Cell]) -> tuple[Ordering, ...]:
         if both:
             found.append(_ordering(better, worse, source, values, sorted(both)))
     return tuple(found)
+
+
+def duels_of(cells: Iterable[Cell]) -> dict[str, dict[str, int]]:
+    """Return in how many families each method is nearer to the truth than each other one.
+
+    Plain setting, 5 % level after Holm over all pairs of a family.
+
+    Args:
+        cells: of a run.
+    """
+    values: dict[str, dict[str, dict[int, float]]] = {}
+    for cell in cells:
+        place = cell.place
+        if place.setting == PLAIN.name and HEADLINE in cell.metrics and place.method not in REFERENCES:
+            values.setdefault(place.family, {}).setdefault(place.method, {})[place.seed] = cell.metrics[
+                HEADLINE
+            ]
+    wins: dict[str, dict[str, int]] = {}
+    for by_method in values.values():
+        apart = {}
+        for a, b in combinations(sorted(by_method), 2):
+            seeds = sorted(by_method[a].keys() & by_method[b].keys())
+            if seeds:
+                apart[f"{a}|{b}"] = difference(
+                    np.array([by_method[a][s] for s in seeds]), np.array([by_method[b][s] for s in seeds])
+                )
+        p = holm({pair: d.p for pair, d in apart.items()})
+        for pair, d in apart.items():
+            a, b = pair.split("|")
+            if p[pair] <= LEVEL and abs(d.value) >= MARGIN:
+                better, worse = (a, b) if d.value < 0 else (b, a)
+                wins.setdefault(better, {})[worse] = wins.get(better, {}).get(worse, 0) + 1
+    return wins
 
 
 def _ordering(

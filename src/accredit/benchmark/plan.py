@@ -54,7 +54,7 @@ _SETTINGS = (
     Setting("merged", "a fifth of the keys stand for two states", noise=Noise(alias=0.2)),
     Setting("ragged", "1 to 8 rollouts a group", noise=Noise(ragged=True)),
     Setting("copied", "one rollout in 5 is a copy", noise=Noise(duplicate=0.2)),
-    Setting("repeated", "60 independent batches of each task", draws=60, seeds=4, groups=8),
+    Setting("repeated", "40 independent batches of each of 3 tasks", draws=40, seeds=3, groups=8),
 )
 
 

@@ -16,7 +16,7 @@ from accredit.benchmark.cells import measured
 from accredit.benchmark.equipment import Entry, entries
 from accredit.benchmark.journal import Cell, Journal, Place, open_journal
 from accredit.benchmark.leaderboard import Board, boards_of
-from accredit.benchmark.orderings import orderings_of
+from accredit.benchmark.orderings import duels_of, orderings_of
 from accredit.benchmark.plan import Scale, Setting, applies, families_of, scale_of
 from accredit.benchmark.repeats import repeated
 from accredit.store.atomic import atomic_file
@@ -68,11 +68,12 @@ class Bench:
             "cells": len(self.cells),
             "machine": f"{os.cpu_count()} cores, Python {platform.python_version()}",
             "boards": [board.to_dict() for board in self.boards],
+            "duels": duels_of(self.cells),
             "orderings": [ordering.to_dict() for ordering in orderings_of(self.cells)],
         }
 
     def save(self, folder: str | Path) -> Path:
-        """Write ``leaderboard.json``, ``leaderboard.parquet`` and ``cells.parquet``.
+        """Write ``leaderboard.json``, ``leaderboard.parquet``, ``cells.parquet`` and ``report.html``.
 
         Args:
             folder: is made where it is missing.

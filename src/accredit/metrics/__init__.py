@@ -5,6 +5,7 @@ A credit that is constant where the truth is not carries no rank: it counts as 0
 """
 
 from accredit.metrics.bias import Moments, moments
+from accredit.metrics.calibration import EDGES, Bin, calibration
 from accredit.metrics.gradients import GradientQuality, gradient_quality, softmax_gradient
 from accredit.metrics.measures import CRITICAL, MEASURES, Facts, Measure, measure
 from accredit.metrics.places import auroc, first_error, pivot_distance, top_hit
@@ -14,7 +15,9 @@ from accredit.metrics.structure import signal_coverage, telescoping_residual
 
 __all__ = [
     "CRITICAL",
+    "EDGES",
     "MEASURES",
+    "Bin",
     "Facts",
     "GradientQuality",
     "Measure",
@@ -22,6 +25,7 @@ __all__ = [
     "across_alternatives",
     "affine_nmse",
     "auroc",
+    "calibration",
     "first_error",
     "gradient_quality",
     "kendall_by_unit",
