@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from accredit.errors import DataError
 from accredit.index import Index, segment_sum, word_keys
 from accredit.index.states import final_state_codes
-from accredit.typing import Array, BoolArray, Floats, Ints, Scalar
+from accredit.typing import Array, Floats, Ints, Scalar
 
 __all__ = ["Votes", "count_votes", "remember"]
 
@@ -157,8 +157,8 @@ def _end_votes(
     wanted = index.group_R * (int(keys.max(initial=0)) + 1) + ends
     at = np.minimum(np.searchsorted(codes, wanted), codes.size - 1)
     there = (codes[at] == wanted) & (ends >= 0)
-    visits = set((pairs[0] * pool.task.size + pairs[1]).tolist())
-    voted = np.array([int(a) * pool.task.size + r in visits for r, a in enumerate(at.tolist())])
+    visits = pairs[0] * pool.task.size + pairs[1]
+    voted = np.isin(at * pool.task.size + np.arange(at.size), visits)
     own = np.where(voted & (not params.own_vote), pool.weight[: pool.here], 0.0)
     total = np.where(there, sums[0][at] - own, 0.0)
     won = np.where(there, sums[1][at] - own * pool.won[: pool.here], 0.0)
@@ -234,7 +234,7 @@ def _remembered(index: Index, state: Any) -> list[dict[str, Any]]:
         raise DataError(
             "price: the given state is not its memory", hint="Pass Credit.state of an earlier call"
         )
-    names = {_task_name(index, g): g for g in range(index.n_groups)}
+    names = {name: g for g, name in enumerate(_task_names(index))}
     found = []
     for task, episodes in state["tasks"].items():
         if task in names:
@@ -242,9 +242,10 @@ def _remembered(index: Index, state: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _task_name(index: Index, group: int) -> str:
-    r = int(np.flatnonzero(index.group_R == group)[0])
-    return str(index.batch.group_names[int(index.batch.group_R[r])])
+def _task_names(index: Index) -> list[str]:
+    """Name of each group, by its dense code."""
+    _, first = np.unique(index.group_R, return_index=True)
+    return [str(index.batch.group_names[int(index.batch.group_R[r])]) for r in first.tolist()]
 
 
 def remember(index: Index, success: Floats, params: VoteParams, state: Any) -> dict[str, Any]:
@@ -252,19 +253,32 @@ def remember(index: Index, success: Floats, params: VoteParams, state: Any) -> d
     tasks: dict[str, list[dict[str, Any]]] = {}
     for task, episodes in (state or {"tasks": {}})["tasks"].items():
         tasks[task] = [{**e, "age": e["age"] + 1} for e in episodes]
-    counted: BoolArray = index.scored_R
-    for group in range(index.n_groups):
-        kept = tasks.setdefault(_task_name(index, group), [])
-        for r in np.flatnonzero((index.group_R == group) & counted).tolist():
-            kept.append({"won": bool(success[r] > 0), "age": 0, "moments": _moments(index, r)})
+    names = _task_names(index)
+    moments = _moments(index)
+    for r in _latest(index, params.history).tolist():
+        kept = tasks.setdefault(names[int(index.group_R[r])], [])
+        kept.append({"won": bool(success[r] > 0), "age": 0, "moments": moments(r)})
+    for kept in tasks.values():
         del kept[: max(0, len(kept) - params.history)]
     return {"schema": SCHEMA, "tasks": tasks}
 
 
-def _moments(index: Index, r: int) -> list[Scalar | list[float]]:
-    steps = index.batch.steps_of(r)
+def _latest(index: Index, history: int) -> Ints:
+    """Return the last scored rollouts of each task, in order."""
+    scored = np.flatnonzero(index.scored_R)
+    order = np.argsort(index.group_R[scored], kind="stable")
+    group = index.group_R[scored][order]
+    end = np.searchsorted(group, group, side="right")
+    late = end - np.arange(group.size) <= history
+    return np.sort(scored[order][late])
+
+
+def _moments(index: Index) -> Callable[[int], list[Scalar | list[float]]]:
+    """Return what gives a rollout's moments: feature vectors, or state keys (none where missing)."""
+    start = index.batch.step_start_R1.tolist()
     if index.batch.has("features_S"):
-        rows: list[Scalar | list[float]] = index.batch.features_S[steps.start : steps.stop].tolist()
-        return rows
+        rows: list[Scalar | list[float]] = index.batch.features_S.tolist()
+        return lambda r: rows[start[r] : start[r + 1]]
     column = index.batch.column("state_S")
-    return [column.item(s) for s in steps if column.valid is None or column.valid[s]]
+    words, known = column.decoded().tolist(), column.mask(index.batch.n_steps).tolist()
+    return lambda r: [words[s] for s in range(start[r], start[r + 1]) if known[s]]
