@@ -58,6 +58,9 @@ def test_a_failing_action_leaves_the_module_and_says_so(package, caplog):
 def test_the_plugin_imports_nothing_heavy():
     import subprocess
 
-    code = "import sys, accredit.adapters.verl_plugin; print('numpy' in sys.modules, 'accredit.data' in sys.modules)"
+    code = (
+        "import sys, accredit.adapters.verl_plugin; "
+        "print('numpy' in sys.modules, 'accredit.data' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "False False" == done.stdout.strip()

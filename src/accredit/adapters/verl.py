@@ -180,7 +180,12 @@ def _fetched(queue: Any, batch: Any) -> RowFacts:
     names = ["responses", "entropy", "response_mask", "extra_fields"]
     data = queue.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names)
     present = set(data.keys())
-    fields = list(data["extra_fields"].tolist()) if "extra_fields" in present else None
+    fields = _plain_list(data["extra_fields"]) if "extra_fields" in present else None
     tensors = {name: data[name] for name in names[:3] if name in present}
     padding = [bool(tag.get("is_padding", False)) for tag in batch.tags]
     return RowFacts(list(batch.keys), fields, tensors, padding)
+
+
+def _plain_list(stack: Any) -> list[Any]:
+    """Return the objects of a non-tensor field: tensordict gives a stack or a list, by their kind."""
+    return list(stack.tolist() if hasattr(stack, "tolist") else stack)
