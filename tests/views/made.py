@@ -193,6 +193,11 @@ def hostile_records() -> list[dict[str, Any]]:
             }
         ] * 2
         rows.append(
-            {"id": f"{text} {r}", "group": f"group {HOSTILE[r % 3]}", "reward": float(r % 2), "steps": steps}
+            {
+                "id": f"{text} {r}",
+                "group": f"group {HOSTILE[r % 6]}",
+                "reward": float(r // 6 % 2),
+                "steps": steps,
+            }
         )
     return rows

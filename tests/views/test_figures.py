@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import accredit as ac
 from accredit.data import Batch
 from accredit.views.contrast import contrasts, quadrants, worst
+from accredit.views.decisive import decisions, decisive
 from accredit.views.headline import concentration
 from accredit.views.health import health, histogram, zero_spread
+from accredit.views.scores import scores_of
 from accredit.views.sheet import sheet_of
 from tests.views.made import made, value_result
 
@@ -83,13 +85,50 @@ def test_zero_spread_is_counted_by_kind():
 
 
 def test_eight_rewards_of_0_7_are_a_tie():
-    assert zero_spread(np.full(8, 0.1 + 0.2 + 0.4), np.ones(8, bool), np.zeros(8, int), 1)["tie"] == 1
+    assert (
+        zero_spread(np.array([0.1 + 0.2 + 0.4, 0.7] * 4), np.ones(8, bool), np.zeros(8, int), 1)["tie"] == 1
+    )
 
 
-@given(st.lists(st.integers(0, 200), min_size=1, max_size=60))
+@example(list(range(49)))
+@given(st.sets(st.integers(0, 500), min_size=1, max_size=80).map(sorted))
 def test_histograms_count_everything(values):
     found = histogram(np.array(values), whole=True)
     assert len(values) == sum(found["counts"]) == found["n"]
+
+
+def test_one_step_stands_for_its_repetitions():
+    credit = np.array([2.0, 2.0, -3.0, 0.0, 1.0])
+    rollouts, decisions_S = np.array([0, 1, 1, 1, 2]), np.array([7, 7, 0, 1, 2])
+    assert decisive(credit, rollouts, decisions_S) == [(2, 1), (0, 2), (4, 1)]
+    flat = np.ones(4)
+    assert decisive(flat, np.array([0, 0, 1, 1]), np.arange(4)) == [(0, 1), (2, 1)]
+
+
+def test_a_decision_is_group_state_action_and_credit():
+    rows = [
+        {"id": i, "group": g, "reward": r, "steps": [{"state": s, "action": "go"}]}
+        for i, g, s, r in (("a", "x", "s", 1), ("b", "x", "s", 1), ("c", "x", "t", 0), ("d", "y", "s", 1))
+    ]
+    found = decisions(Batch.from_records(rows), np.array([0.5, 0.5, 0.5, 0.5]))
+    assert found[0] == found[1]
+    assert len(set(found.tolist())) == 3
+
+
+def test_an_outcome_inside_the_step_rewards_is_counted_once():
+    rows = [
+        {"id": "a", "group": "g", "reward": 1.0, "steps": [{"reward": 0.25}, {"reward": 0.75}]},
+        {"id": "b", "group": "g", "reward": 0.5, "steps": [{"reward": 0.5}, {}]},
+    ]
+    batch = Batch.from_records(rows)
+    assert batch.outcome_in_steps
+    assert scores_of(sheet_of(ac.assign(batch, "grpo"))).tolist() == [1.0, 0.5]
+    said = ac.assign(batch, "grpo", outcome_in_steps="no")
+    assert scores_of(sheet_of(said)).tolist() == [2.0, 1.0]
+    rows[0]["steps"][1]["reward"] = 0.125
+    batch = Batch.from_records(rows)
+    assert not batch.outcome_in_steps
+    assert scores_of(sheet_of(ac.assign(batch, "grpo"))).tolist() == [1.375, 1.0]
 
 
 def test_health_links_a_finding_to_its_step_and_counts_shared_states():

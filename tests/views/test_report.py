@@ -183,6 +183,8 @@ def test_hostile_text_never_becomes_part_of_the_page(tmp_path):
     for text in HOSTILE:
         if "<" in text:
             assert text not in page.text.replace(page.code["script"], "")
+    for name, pool in page.block("g0").head["text"].items():
+        assert not set("".join(pool)) & set("\x1b\x07\x00\u202e"), name
     index = page.block("index")
     assert not any(c in name for name in index.head["ids"] for c in "\x1b\x07\x00\u202e")
 

@@ -13,6 +13,7 @@ from accredit.views.blocks import Block, pack, unpack
 from accredit.views.explanations import ALL_UP_TO, explained_steps
 from accredit.views.notebook import notebook_html
 from accredit.views.payload import Detail, group_block, index_arrays, method_heads, words_block
+from accredit.views.plain import visible
 from accredit.views.sheet import sheet_of
 from accredit.views.write import _head
 from tests.strategies import batches
@@ -42,9 +43,29 @@ def test_every_batch_can_be_packed_and_every_step_is_there_once(batch, seed, tex
         steps = sheet.group_steps(g)
         for name, pool in block.head["text"].items():
             codes = block.arrays[f"text.{name}"]
-            assert len(codes) == steps.stop - steps.start
-            assert codes.max() < len(pool)
-            assert codes.min() >= -1
+            expected = [_said(batch, f"{name}_S", int(s)) for s in sheet.order_S[steps]]
+            assert expected == [pool[c] if c >= 0 else None for c in codes]
+
+
+def _said(batch: Batch, name: str, step: int) -> str | None:
+    """What a step's text should show: harmless, `true` for True, None where absent."""
+    column = batch.column(name)
+    if not column.mask(batch.n_steps)[step]:
+        return None
+    item = column.item(step)
+    return visible(str(item).lower() if isinstance(item, bool) else str(item))
+
+
+@given(batches(), st.data())
+def test_groups_stand_side_by_side_in_order_of_appearance(batch, data):
+    shuffled = batch.take(data.draw(st.permutations(range(len(batch)))))
+    sheet = sheet_of(numbered(shuffled, 0))
+    codes = [int(c) for c in np.asarray(shuffled.group_R)]
+    appearance = list(dict.fromkeys(codes))
+    expected = [r for g in appearance for r in range(len(codes)) if codes[r] == g]
+    assert expected == sheet.order_R.tolist()
+    assert len(appearance) == len(sheet.names)
+    assert [codes.count(g) for g in appearance] == np.diff(sheet.first_G1).tolist()
 
 
 @given(batches(), st.integers(0, 3))
@@ -54,7 +75,7 @@ def test_every_batch_has_a_notebook_view_without_script(batch, seed):
     assert "<script" not in page
 
 
-@given(batches(), st.data())
+@given(batches(min_rollouts=3, min_steps=1), st.data())
 def test_a_part_of_a_sheet_shows_the_same_numbers(batch, data):
     sheet = sheet_of(numbered(batch, 0))
     chosen = np.array(sorted(data.draw(st.sets(st.integers(0, max(len(batch) - 1, 0))))), int)

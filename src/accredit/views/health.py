@@ -93,11 +93,16 @@ def zero_spread(reward: Floats, ok: Any, group_R: Ints, n_groups: int) -> dict[s
 def _kind(r: Floats, top: float, bottom: float) -> str:
     if len(r) < 2:
         return "single" if len(r) else "unscored"
-    if np.ptp(r) > 1e-12 * np.abs(r).max():
+    if not _tied(r.min(), r.max()):
         return "mixed"
-    if top > bottom and r[0] == top:
-        return "all pass"
-    return "all fail" if top > bottom and r[0] == bottom else "tie"
+    if _tied(bottom, top):
+        return "tie"
+    return "all pass" if _tied(r[0], top) else "all fail" if _tied(r[0], bottom) else "tie"
+
+
+def _tied(a: float, b: float) -> bool:
+    """Whether two rewards differ by rounding at most: 1e-12 of the larger."""
+    return abs(a - b) <= 1e-12 * max(abs(a), abs(b))
 
 
 def _visits(sheet: Sheet) -> dict[str, Any]:

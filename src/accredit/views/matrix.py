@@ -11,7 +11,7 @@ from accredit.errors import DataError, suggest
 from accredit.typing import BoolArray, Floats
 from accredit.views.colour import STEPS, glyph, ink, magnitude, shade
 from accredit.views.numbers import number, signed
-from accredit.views.plain import one_line, shorten
+from accredit.views.plain import one_line, shorten, visible
 from accredit.views.sheet import Sheet, sheet_of
 from accredit.views.svg import Picture, canvas, element, text
 
@@ -96,12 +96,10 @@ def matrix_of(credit: Credit, group: str) -> GroupMatrix:
         DataError: if there is no such group, naming the nearest.
     """
     sheet = sheet_of(credit)
-    names = list(sheet.names)
-    if str(group) not in names:
-        raise DataError(
-            f"no group {str(group)!r} among {len(names)}", code="ACC825", hint=suggest(str(group), names)
-        )
-    g = names.index(str(group))
+    names, asked = list(sheet.names), visible(str(group))
+    if asked not in names:
+        raise DataError(f"no group {asked!r} among {len(names)}", code="ACC825", hint=suggest(asked, names))
+    g = names.index(asked)
     end = sheet.domain_M[0]
     return _matrix(sheet.pick(np.flatnonzero(sheet.group_R == g)), end)
 

@@ -41,6 +41,8 @@ def notebook_html(credit: Credit) -> str:
         f"<p><b>{_safe(credit.card.title, 120)}</b> ({_safe(credit.card.id, 60)})<br>{size}"
         f"<br><small>{_safe(params or 'default parameters', 300)}</small></p>"
     )
+    if len(credit.steps) != batch.n_steps:
+        return f"<div>{head}<p>This method gives a table, not a credit of each step: see .table</p></div>"
     top = _decisive(credit)
     if not top:
         return f"<div>{head}<p>All credit is zero.</p></div>"

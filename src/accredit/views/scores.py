@@ -29,7 +29,7 @@ def _scores(sheet: Sheet) -> Floats:
     step, step_ok = sheet.step_column("reward_S")
     paid = np.bincount(sheet.rollout_S, np.where(step_ok, step, 0), minlength=len(sheet.ids))
     has_steps = np.bincount(sheet.rollout_S, step_ok, minlength=len(sheet.ids)) > 0
-    inside = bool(sheet.batch.outcome_in_steps)
+    inside = bool(sheet.credits[0].params.get("outcome_in_steps", sheet.batch.outcome_in_steps))
     total = np.where(outcome_ok & ~(inside & has_steps), outcome, 0) + paid
     final, final_ok = sheet.rollout_column("final_value_R")
     status = sheet.texts("status", "R")

@@ -7,7 +7,7 @@ export function number(x, digits = 3) {
   if (x === 0) return "0";
   const size = Math.abs(x);
   let text;
-  if (size >= 1e6 || size < 1e-4) text = size.toExponential(digits - 1).replace("e+", "e").replace("e-", `e${MINUS}`);
+  if (size >= 1e6 || size < 1e-4) text = Number(size.toPrecision(digits)).toExponential().replace("e+", "e").replace("e-", `e${MINUS}`);
   else if (size >= 1000) text = Math.round(size).toLocaleString("en-US");
   else text = String(Number(size.toPrecision(digits)));
   return (x < 0 ? MINUS : "") + text;
