@@ -68,8 +68,8 @@ def parse_record(record: Record, place: str) -> Parsed:
     for key in list(steps):
         _check_step_field(key, steps, counts, (name, place, found))
     row = record.get("row")
-    if row is not None and type(row) not in _SCALARS:
-        raise _wrong("row", row, "a number or a string", name, place)
+    if row is not None and (type(row) not in _SCALARS or (type(row) is int and abs(row) > _LARGEST_ID)):
+        raise _wrong("row", row, "a number below 2**63 or a string", name, place)
     return Parsed(name, group, row, rollout, counts, steps, context, found)
 
 

@@ -31,7 +31,9 @@ class Archive:
 
     Args:
         path: the file.
-        limits: bounds; ``total_bytes`` and ``ratio`` are over all members together.
+        limits: bounds; ``total_bytes`` is over all members together.
+        members: table of members by name.
+        unpacked: bytes that came out so far.
     """
 
     path: Path
@@ -44,7 +46,7 @@ class Archive:
         """Return the archive at a path.
 
         Raises:
-            DataError: if its table of members is broken, or lists one name twice.
+            DataError: if its table of members is broken, lists one name twice, or lets members overlap.
         """
         try:
             with zipfile.ZipFile(path) as file:
@@ -54,6 +56,8 @@ class Archive:
         members = {info.filename: info for info in found}
         if len(members) < len(found):
             raise _broken(path.name, "names a member twice", str(path))
+        if sum(info.compress_size for info in found) > path.stat().st_size:
+            raise _broken(path.name, "has members that share their bytes", str(path))
         return cls(path, limits, members)
 
     def read(self, name: str) -> bytes:
@@ -85,16 +89,12 @@ class Archive:
                 size += len(piece)
                 self.unpacked += len(piece)
                 self.limits.check(f"{where} has bytes:", size, "line_bytes", where)
-                self._check_whole()
+                self.limits.check(f"{self.path.name} has bytes:", self.unpacked, "total_bytes", where)
+                if size > self.limits.ratio_from:
+                    ratio = size // max(1, info.compress_size)
+                    self.limits.check(f"{where} unpacks by a factor of", ratio, "ratio", where)
                 pieces.append(piece)
         return b"".join(pieces)
-
-    def _check_whole(self) -> None:
-        name = self.path.name
-        self.limits.check(f"{name} has bytes:", self.unpacked, "total_bytes", str(self.path))
-        if self.unpacked > self.limits.ratio_from:
-            ratio = self.unpacked // max(1, self.path.stat().st_size)
-            self.limits.check(f"{name} unpacks by a factor of", ratio, "ratio", str(self.path))
 
 
 def _broken(what: str, why: str, where: str) -> DataError:

@@ -45,10 +45,9 @@ _RESULT = {"trial_name", "task_name"}
 
 
 def _score(head: Head) -> int:
-    first = head.text[:4096].lstrip()
-    if b'"ATIF-v' in first:
-        return 3
     keys = top_keys(head)
+    if "schema_version" in keys and b'"ATIF-v' in head.text[:4096]:
+        return 3
     return 2 if {"session_id", "agent", "steps"} <= keys else 0
 
 
@@ -205,7 +204,7 @@ def _row(value: Mapping[str, Any], origin: Origin, trial: _Trial) -> int | None:
     """Return the number of a segment; None if the trajectory is whole and no result is joined to it."""
     index = mapping_of(mapping_of(value.get("agent")).get("extra")).get("continuation_index")
     named = _SEGMENT.search(origin.path.name)
-    if not isinstance(index, int):
+    if type(index) is not int or index < 0:
         index = int(named.group(1)) if named else 0
     _note_missing(value, index, origin)
     return index if index or trial.name or value.get("continued_trajectory_ref") else None

@@ -105,7 +105,8 @@ class Transcript:
             self.act(message, **fields)
             return
         self.left_out += message.role == "assistant"
-        self.observe("\n".join([message.text, *(c.key for c in message.calls)]).strip(), message.role)
+        called = [call.key for call in message.calls]
+        self.observe("\n".join([message.text, *called]) if called else message.text, message.role)
 
     def observe(self, text: str, role: str = "user") -> None:
         """Take something that the policy sees before its next turn."""
@@ -209,7 +210,7 @@ class Transcript:
     def _note(self, id: str) -> None:
         if self.origin is None:
             return
-        used = {self.rule if kind == "prompt" else kind for kind in self._kinds}
+        used = (set(self._kinds) - {"prompt"}) or ({self.rule} if self._kinds else set())
         for kind, code, message, hint in _NOTES:
             if kind in used:
                 self.origin.note(code, message, hint=hint)

@@ -48,8 +48,9 @@ def elements(reading: Reading) -> Iterator[tuple[str, Any]]:
     try:
         raws = _raw_elements.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        reading.decoder.decode(text, name)  # says what is wrong, exactly
-        raise
+        mended = reading.decoder.decode(text, name)  # says what is wrong, exactly, or mends it
+        yield from ((f"{name} element {i}", value) for i, value in enumerate(mended))
+        return
     for i, raw in enumerate(raws):
         where = f"{name} element {i}"
         try:

@@ -367,11 +367,14 @@ def in_letters(digest: bytes) -> str:
 _TO_LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 
 
-def task_group(origin: Origin, *parts: Any) -> str:
-    """Return a group id that stands for a task's content, with a note that it was made so."""
+def task_group(origin: Origin, *parts: Any) -> str | None:
+    """Return a group id that stands for a task's content, with a note; None if there is no content."""
+    texts = [text_of(part) for part in parts if part]
+    if not any(texts):
+        return None
     origin.note(
         "ACC856",
         "the file names no task: groups are made of equal task contents",
         hint="Give the id of the task, if equal prompts are different tasks or one task has several prompts",
     )
-    return f"task-{letters(*map(text_of, parts))}"
+    return f"task-{letters(*texts)}"

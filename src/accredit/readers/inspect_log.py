@@ -152,21 +152,24 @@ def _was_cut(value: Mapping[str, Any]) -> bool:
 
 
 def _conversation(value: Mapping[str, Any], origin: Origin) -> Transcript:
-    shown = _Attachments(mapping_of(value.get("attachments")), origin)
     events = [e for e in list_of(value.get("events")) if isinstance(e, Mapping)]
-    spans, calls = _Spans.of(events), [e for e in events if e.get("event") == "model"]
+    spans = _Spans.of(events)
     scored = spans.scorers(events)
-    main = [e for e in calls if id(e) not in scored and not e.get("role") and _answer(e) is not None]
-    said = [m for m in list_of(value.get("messages")) if mapping_of(m).get("role") == "assistant"]
-    own = [m for m in said if mapping_of(m).get("source") != "input"]
-    talk = Transcript(origin)
-    if main and (len(main) == len(own) or any(e.get("event") == "compaction" for e in events)):
-        _from_events(talk, value, events, {id(e) for e in main}, shown, spans)
-    else:
-        for raw in list_of(value.get("messages")):
-            message = shown.in_message(chat_message(raw, origin))
-            talk.add(message._replace(sampled=mapping_of(raw).get("source") != "input"))
-    return talk
+    main = {
+        id(e)
+        for e in events
+        if e.get("event") == "model" and id(e) not in scored and not e.get("role") and _answer(e) is not None
+    }
+    said = (mapping_of(m) for m in list_of(value.get("messages")))
+    own = sum(m.get("role") == "assistant" and m.get("source") != "input" for m in said)
+    replay = _Replay(
+        value, spans, _Attachments(mapping_of(value.get("attachments")), origin), Transcript(origin)
+    )
+    if main and (len(main) == own or any(e.get("event") == "compaction" for e in events)):
+        for event in events:
+            replay.take(event, policy=id(event) in main)
+    replay.rest()
+    return replay.talk
 
 
 def _answer(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -175,72 +178,98 @@ def _answer(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return message if isinstance(message, Mapping) and not event.get("error") else None
 
 
-def _from_events(
-    talk: Transcript,
-    value: Mapping[str, Any],
-    events: list[Mapping[str, Any]],
-    main: set[int],
-    shown: _Attachments,
-    spans: _Spans,
-) -> None:
-    """Take the model events of the main conversation, each with all that it was shown."""
-    pool = list_of(mapping_of(value.get("events_data")).get("messages"))
-    limits, where = shown.origin.reading.limits, shown.origin.where
-    store, known, shown_in_all, score = Store(), 0, 0, None
-    for event in events:
-        if event.get("event") == "store":
-            store.apply(list_of(event.get("changes")))
-        elif event.get("event") == "score" and event.get("intermediate") is True:
-            score = reward_of(mapping_of(event.get("score")).get("value"))
-        elif id(event) in main:
-            context = [shown.in_message(chat_message(m, shown.origin)) for m in _input(event, pool)]
-            shown_in_all += len(context)
-            limits.check("the calls of a sample were shown messages:", shown_in_all, "containers", where)
-            for message in context[known:] if len(context) >= known else context[-1:]:
-                if message.role != "assistant":
-                    talk.observe(message.text, message.role)
-            _act(talk, event, context, store, shown, spans, score)
-            known, score = len(context) + 1, None
-    _close(talk, value, known, shown)
+@dataclass(slots=True)
+class _Replay:
+    """Takes the events of a sample in order: each call with all that it was shown.
 
+    Args:
+        value: the sample.
+        spans: its spans.
+        attached: its long texts.
+        talk: takes the steps.
+        store: the sample's store so far.
+        known: messages that are taken: the last call's context and its answer.
+        shown: messages in the contexts of all calls together.
+        score: the intermediate score since the last call.
+        read: messages by identity, since calls share them.
+    """
 
-def _act(
-    talk: Transcript,
-    event: Mapping[str, Any],
-    context: list[Message],
-    store: Store,
-    shown: _Attachments,
-    spans: _Spans,
-    score: float | None,
-) -> None:
-    answer = shown.in_message(chat_message({"role": "assistant", **(_answer(event) or {})}, shown.origin))
-    usage = usage_of(mapping_of(event.get("output")).get("usage"))
-    signals = usage | ({} if score is None else {"intermediate_score": score})
-    agent = spans.agent(text_of(event.get("span_id")))
-    if store.changed:
-        last = [m.text for m in context if m.role != "assistant"][-1:]
-        state = letters("store", canonical(store.content), *map(talk.normalise, last))
-        talk.act(answer, state=state, snapshot=True, agent=agent, extra=dict(signals))
-    else:
-        talk.act(answer, context=context, agent=agent, extra=dict(signals))
+    value: Mapping[str, Any]
+    spans: _Spans
+    attached: _Attachments
+    talk: Transcript
+    store: Store = field(default_factory=Store)
+    known: int = 0
+    shown: int = 0
+    score: float | None = None
+    read: dict[int, Message] = field(default_factory=dict)
 
+    def take(self, event: Mapping[str, Any], *, policy: bool) -> None:
+        """Take one event; only calls of the policy are steps."""
+        kind = event.get("event")
+        if kind == "store":
+            self.store.apply(list_of(event.get("changes")))
+        elif kind == "score" and event.get("intermediate") is True:
+            self.score = reward_of(mapping_of(event.get("score")).get("value"))
+        elif policy:
+            context = self._context(event)
+            self._observe(context[self.known :] if len(context) >= self.known else context[-1:])
+            self._act(event, context)
+            self.known, self.score = len(context) + 1, None
 
-def _input(event: Mapping[str, Any], pool: list[Any]) -> Iterator[Any]:
-    """Yield what a call was shown: messages, or ranges of the pool that all calls share."""
-    given = list_of(event.get("input"))
-    yield from given
-    for span in [] if given else list_of(event.get("input_refs")):
-        if isinstance(span, list) and len(span) == 2 and all(type(n) is int and n >= 0 for n in span):
-            yield from pool[span[0] : span[1]]
+    def rest(self) -> None:
+        """Take the messages that no event told: those after the last call, or all."""
+        messages = [self._message(raw) for raw in list_of(self.value.get("messages"))]
+        if self.known:
+            self._observe(messages[self.known :])
+            return
+        for message in messages:
+            self.talk.add(message._replace(sampled=mapping_of(message.raw).get("source") != "input"))
 
+    def _context(self, event: Mapping[str, Any]) -> list[Message]:
+        """Return what a call was shown: messages, or ranges of the pool that all calls share."""
+        given = list_of(event.get("input"))
+        self._count(len(given))
+        context = [self._message(raw) for raw in given]
+        pool = list_of(mapping_of(self.value.get("events_data")).get("messages"))
+        for span in [] if given else list_of(event.get("input_refs")):
+            if isinstance(span, list) and len(span) == 2 and all(type(n) is int and n >= 0 for n in span):
+                picked = pool[span[0] : span[1]]
+                self._count(len(picked))
+                context += map(self._message, picked)
+        return context
 
-def _close(talk: Transcript, value: Mapping[str, Any], known: int, shown: _Attachments) -> None:
-    """Take what came after the last call, if the conversation goes on where its context ended."""
-    messages = list_of(value.get("messages"))
-    for raw in messages[known:] if known else []:
-        message = shown.in_message(chat_message(raw, shown.origin))
-        if message.role != "assistant":
-            talk.observe(message.text, message.role)
+    def _count(self, messages: int) -> None:
+        self.shown += messages
+        origin = self.attached.origin
+        limits = origin.reading.limits
+        limits.check("the calls of a sample were shown messages:", self.shown, "containers", origin.where)
+
+    def _message(self, raw: Any) -> Message:
+        found = self.read.get(id(raw))
+        if found is None:
+            found = self.attached.in_message(chat_message(raw, self.attached.origin))
+            self.read[id(raw)] = found
+        return found
+
+    def _observe(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            if message.role != "assistant":
+                self.talk.observe(message.text, message.role)
+
+    def _act(self, event: Mapping[str, Any], context: list[Message]) -> None:
+        raw = {"role": "assistant", **(_answer(event) or {})}
+        signals = usage_of(mapping_of(event.get("output")).get("usage"))
+        if self.score is not None:
+            signals["intermediate_score"] = self.score
+        fields: dict[str, Any] = {"context": context}
+        if self.store.changed:
+            last = [m.text for m in context if m.role != "assistant"][-1:]
+            key = letters("store", canonical(self.store.content), *map(self.talk.normalise, last))
+            fields = {"state": key, "snapshot": True}
+        agent = self.spans.agent(text_of(event.get("span_id")))
+        answer = self.attached.in_message(chat_message(raw, self.attached.origin))
+        self.talk.act(answer, agent=agent, extra=signals, **fields)
 
 
 @dataclass(slots=True)

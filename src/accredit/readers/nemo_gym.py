@@ -37,10 +37,8 @@ def _score(head: Head) -> int:
 
 
 def _rollouts(value: Any, origin: Origin) -> Iterator[Rollout]:
-    request, response = (
-        mapping_of(value.get("responses_create_params")),
-        need(value, "response", dict, origin),
-    )
+    response = need(value, "response", dict, origin)
+    request = mapping_of(value.get("responses_create_params"))
     talk = Transcript(origin)
     for message in _prompt(request, origin):
         talk.add(message._replace(sampled=False))

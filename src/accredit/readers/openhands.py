@@ -63,7 +63,9 @@ def _records(value: Any, origin: Origin) -> Iterator[Rollout]:
     issue = mapping_of(value.get("issue"))
     failed = bool(value.get("error"))
     if issue.get("number") is not None:
-        group = f"{text_of(issue.get('owner'))}/{text_of(issue.get('repo'))}#{text_of(issue['number'])}"
+        group: str | None = (
+            f"{text_of(issue.get('owner'))}/{text_of(issue.get('repo'))}#{text_of(issue['number'])}"
+        )
     else:
         group = text_of(value.get("instance_id")) or task_group(origin, value.get("instruction"))
     yield talk.rollout(

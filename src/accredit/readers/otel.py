@@ -26,6 +26,7 @@ from accredit.readers.foreign import (
     element_keys,
     mapping_of,
     outcome_of,
+    reward_of,
     task_group,
     text_of,
     top_keys,
@@ -152,8 +153,8 @@ def _by_call(calls: list[Span], tools: list[Span], above: Mapping[str, Span]) ->
 
 def _numbers(scores: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in scores.items():
-        if isinstance(value, int | float):
-            yield name, float(value)
+        if (number := reward_of(value)) is not None:
+            yield name, number
 
 
 def _shown(call: Span, origin: Origin) -> list[Message]:

@@ -21,6 +21,7 @@ from accredit.readers.foreign import (
     Origin,
     element_keys,
     from_records,
+    mapping_of,
     need,
     rest_of,
     reward_of,
@@ -49,7 +50,7 @@ def _rollouts(value: Any, origin: Origin) -> Iterator[Rollout]:
     history = need(value, "history", list, origin)
     label = _label(value.get("mistake_step"), len(history), origin)
     talk, at = Transcript(origin, rule="prefix"), None
-    if (question := text_of(value.get("question"))) and _agent(history[0] if history else {}):
+    if (question := text_of(value.get("question"))) and _agent(mapping_of(history[0] if history else None)):
         talk.observe(question)
     for i, raw in enumerate(history):
         if not isinstance(raw, Mapping):
