@@ -68,7 +68,8 @@ def read(
     files = _files(path)
     chosen = get_format(format) if format is not None else None
     builder = BatchBuilder(str(source), strict=strict)
-    parts: list[Batch] = [part for file in files for part in _read_file(file, chosen, bounds, builder)]
+    one = _read_member if path.is_dir() else _read_file
+    parts: list[Batch] = [part for file in files for part in one(file, chosen, bounds, builder)]
     return _joined(path, builder, parts)
 
 
@@ -98,6 +99,23 @@ def _files(path: Path) -> list[Path]:
             hint=f"Files end in {', '.join(_READ_SUFFIXES)}",
         )
     return found
+
+
+def _read_member(path: Path, chosen: Format | None, limits: Limits, builder: BatchBuilder) -> Iterator[Batch]:
+    """Read a file of a folder: settings and logs lie beside rollouts, and one broken file stops no other."""
+    try:
+        yield from _read_file(path, chosen, limits, builder)
+    except DataError as error:
+        if builder.strict:
+            raise
+        where = error.where or str(path)
+        if error.code in _NO_ROLLOUTS:
+            builder.log.add(error.code, "warning", f"{error.message}: left out", where=where, hint=error.hint)
+        else:
+            builder.exclude(error, path.name, where)
+
+
+_NO_ROLLOUTS = ("ACC902", "ACC903")
 
 
 def _read_file(path: Path, chosen: Format | None, limits: Limits, builder: BatchBuilder) -> Iterator[Batch]:
@@ -164,7 +182,7 @@ def _joined(path: Path, builder: BatchBuilder, parts: list[Batch]) -> Batch:
     if len(whole) == 0 and whole.excluded:
         raise _nothing_usable(path, whole.excluded)
     if len(whole) == 0 and not builder.header and not parts:
-        raise _empty(path)
+        raise _nothing_known(path, whole) if whole.findings else _empty(path)
     return whole
 
 
@@ -191,6 +209,11 @@ def _without_taken(part: Batch, keep: list[int]) -> Batch:
             log.add("ACC101", "error", reason, where=where, hint="Give each rollout its own id")
     left = part.take(np.array(keep, np.int64))
     return left.annotated((*part.findings, *log.findings()), (*part.excluded, *excluded))
+
+
+def _nothing_known(path: Path, whole: Batch) -> DataError:
+    found = whole.findings[0]
+    return DataError(found.message, code=found.code, where=found.where or str(path), hint=found.hint)
 
 
 def _nothing_usable(path: Path, excluded: tuple[Exclusion, ...]) -> DataError:
