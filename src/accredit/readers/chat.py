@@ -141,8 +141,9 @@ class Transcript:
             kind, key, prefix = self._keys_of(context)
         elif state is None:
             kind, key = self._key()
-        if kind == "observation":
+        if self.rule == "observation" and prefix:
             fields["extra"] = {**fields.get("extra", {}), "prefix": prefix}
+        if kind == "observation":
             self._keys[str(key)] += 1
         self._kinds[kind] += 1
         said = "\n".join(t for t in (message.reasoning, message.text) if t.strip())
