@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accredit.data import Batch
+from accredit.data.sinks import ListSink
 from accredit.errors import DataError
 from accredit.readers import convert, read
 from accredit.store import save_batch
@@ -295,3 +296,10 @@ def test_number_beyond_float32_counts_as_absent_with_a_finding():
     assert [False, True] == batch.column("logprob_T").valid.tolist()
     assert [False, True] == batch.column("signal_T").valid.tolist()
     assert 2 == next(f.count for f in batch.findings if f.code == "ACC306")
+
+
+def test_empty_list_does_not_round_the_integers_beside_it():
+    """numpy reads [] as float64, and 64-bit numbers beside it lost their last digits."""
+    sink = ListSink("i8")
+    assert sink.add([0, 1], [[], [2**62 + 1]])
+    assert [2**62 + 1] == sink.flat().tolist()

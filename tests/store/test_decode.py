@@ -50,9 +50,13 @@ def test_depth_is_limited_exactly(value, limit):
     assert (depth(value) > limit) == deeper(value, limit)
 
 
-@given(json_values, st.integers(5, 9))
-def test_depth_of_a_record_is_limited_wherever_it_is_deep(value, limit):
-    record = {"id": "x", "metadata": value, "steps": [{"a": [1], "b": [2]}, {"metadata": value}] * 4}
+@given(st.integers(0, 12), st.booleans(), st.integers(4, 12))
+def test_depth_of_a_record_is_limited_wherever_it_is_deep(levels, in_step, limit):
+    value = 1
+    for i in range(levels):
+        value = [value] if i % 2 else {"k": value}
+    steps = [{"a": [1], "b": [2]}] * 4 + [{"metadata": value if in_step else None}]
+    record = {"id": "x", "metadata": None if in_step else value, "steps": steps}
     line = json.dumps(record).encode()
     if deeper(record, limit):
         with pytest.raises(DataError, match="ACC908"):
