@@ -30,6 +30,7 @@ def join_rows(batch: Batch, rows: Sequence[Scalar | None], log: FindingLog) -> B
     if all(row is None for row in rows):
         return batch
     batch = _with_row_column(batch, rows)
+    decided = batch._outcome_in_steps  # never decided on parts of rollouts: `take` would
     first: dict[str, int] = {}
     for r, name in enumerate(batch.ids):
         first.setdefault(name, r)
@@ -51,7 +52,7 @@ def join_rows(batch: Batch, rows: Sequence[Scalar | None], log: FindingLog) -> B
         token_start_S1=ordered.token_start_S1,
         columns=columns,
         context_start_S1=ordered.context_start_S1,
-        outcome_in_steps=batch._outcome_in_steps,  # never decided on parts of rollouts
+        outcome_in_steps=decided,
         provenance=ordered.provenance,
     )
 
