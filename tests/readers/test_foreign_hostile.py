@@ -9,8 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from accredit.data import BatchBuilder
 from accredit.errors import AccreditError
-from accredit.readers import formats, read
+from accredit.readers import Limits, Reading, convert, formats, read
+from accredit.readers.formats import get_format
+from accredit.readers.reading import _head
+from accredit.store.decode import Decoder
+from accredit.store.streams import Source
 from tests.readers.lookalikes import DATA
 
 FILES = sorted(p for p in DATA.rglob("*") if p.is_file())
@@ -80,7 +85,7 @@ def attempt(path):
         return None, error.code
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
 @given(st.data())
 def test_any_value_anywhere_gives_data_or_an_error_that_says_where(tmp_path, data):
     path = data.draw(st.sampled_from(FILES))
@@ -115,8 +120,6 @@ def test_reading_twice_gives_the_same_rollouts(path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
 def test_a_look_alike_survives_conversion(tmp_path, path):
-    from accredit.readers import convert
-
     batch = read(path)
     for target in ("a.jsonl", "a.parquet"):
         convert(path, tmp_path / target)
@@ -125,12 +128,41 @@ def test_a_look_alike_survives_conversion(tmp_path, path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
 def test_exactly_one_foreign_format_claims_a_file(path):
-    from accredit.readers.reading import _head
-    from accredit.store.limits import Limits
-    from accredit.store.streams import Source
-
     head = _head(Source(path, Limits()))
     scores = [f.score(head) for f in formats()]
     best = max(scores)
     assert best >= 2
     assert 1 == scores.count(best)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "swe_agent/shop-7.traj",
+        "openhands/output.jsonl",
+        "atif/job/hello__a1/agent/trajectory.cont-1.json",
+        "nemo_gym/rollouts.jsonl",
+        "tau_bench/lab-air.json",
+        "who_when/hand/3.json",
+    ],
+)
+def test_fields_that_nobody_knows_are_kept_as_metadata(tmp_path, name):
+    path = DATA / name
+    value = copy.deepcopy(VALUES[path])
+    for record in value if isinstance(value, list) else [value]:
+        record["my_note"] = {"kept": [1, None, "x"]}
+    for record in read(dump(path, value, tmp_path)).records():
+        assert {"kept": [1, None, "x"]} == record["metadata"]["my_note"]
+
+
+def test_lines_are_read_one_at_a_time(tmp_path, monkeypatch):
+    path = tmp_path / "many.jsonl"
+    path.write_text((DATA / "nemo_gym/rollouts.jsonl").read_text() * 50)
+    decoded = []
+    plain = Decoder.decode
+    monkeypatch.setattr(Decoder, "decode", lambda *given: decoded.append(1) or plain(*given))
+    source, builder = Source(path, Limits()), BatchBuilder()
+    reading = Reading(source, Limits(), builder, Decoder(Limits(), builder.log))
+    items = get_format("nemo-gym").items(reading)
+    next(items)
+    assert len(decoded) <= 3

@@ -176,7 +176,7 @@ def _trajectory(
         row=row,
         **_identity(origin, trial, talk, caller),
         agent=text_of(agent.get("name")) or None,
-        metadata=rest_of(value, "steps", "subagent_trajectories", "agent") or None,
+        metadata=rest_of(value, "steps", "subagent_trajectories"),
     )
     for i, inner in enumerate(list_of(value.get("subagent_trajectories"))):
         key = text_of(mapping_of(inner).get("trajectory_id"))

@@ -17,7 +17,7 @@ from typing import Any
 
 from accredit.data import Rollout
 from accredit.errors import DataError
-from accredit.readers.chat import Message, Transcript, chat_message, content_text, metadata_of
+from accredit.readers.chat import Message, Transcript, chat_message, content_text
 from accredit.readers.foreign import (
     Origin,
     canonical,
@@ -65,7 +65,7 @@ def _rollouts(value: Any, origin: Origin) -> Iterator[Rollout]:
         group=instance,
         status=_status(text_of(info.get("exit_status"))),
         final_state=state,
-        metadata=metadata_of(instance_id=instance, info=dict(info), environment=value.get("environment")),
+        metadata=rest_of(value, "trajectory", "history"),
     )
 
 
@@ -137,7 +137,7 @@ _FENCED = re.compile(r"```[\w-]*[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
 def _mini_score(head: Head) -> int:
     keys = top_keys(head)
     if {"messages", "info"} <= keys:
-        return 3 if b"mini" in head.text or b'"exit_status"' in head.text else 2
+        return 3 if b'"mini' in head.text or b'"exit_status"' in head.text else 0
     return 2 if {"role", "content"} <= element_keys(head) else 0
 
 
@@ -159,7 +159,7 @@ def _mini_rollouts(value: Any, origin: Origin) -> Iterator[Rollout]:
         id=origin.stem,
         group=instance or origin.stem.rpartition("/")[2],
         status=_status(text_of(info.get("exit_status"))),
-        metadata=metadata_of(info=dict(info)),
+        metadata=rest_of(record, "messages"),
     )
 
 
