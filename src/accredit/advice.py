@@ -31,7 +31,7 @@ Evidence: TypeAlias = Sequence[Mapping[str, Any]]
 
 BASELINE = "grpo"
 WORTH = 0.005  # of NMSE: a smaller gain is no reason to change
-_NEAR = (0.12, 0.7)  # what counts as alike: share of shared steps, log2 of group size
+_NEAR = (0.2, 0.7)  # what counts as alike: share of shared steps, log2 of group size
 _CAUTION = 0.5  # deviations of the gain over like tasks that are taken off it
 
 

@@ -47,7 +47,7 @@ class Cell:
         place: where.
         metrics: numbers by metric; undefined ones are left out.
         cost: what its signals cost, by counter.
-        seconds: time of the assignment.
+        seconds: time of the assignment; for the truth, wall time of the whole task.
         unable: why it could not run; "" if it did.
         code: code of that reason.
         bins: calibration (``[place, said, true, n]`` a bin), where it was looked at.

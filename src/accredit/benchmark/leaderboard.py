@@ -184,7 +184,7 @@ def _row(
         _verdict(versus, p),
         tie,
         {k: float(np.mean([c.cost.get(k, 0) for c in ran])) for k in COUNTERS},
-        float(np.mean([c.seconds for c in ran])),
+        0.0 if method in REFERENCES else float(np.mean([c.seconds for c in ran])),
         bins=_calibrated(ran),
     )
 

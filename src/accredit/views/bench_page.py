@@ -25,6 +25,7 @@ def page(document: Mapping[str, Any]) -> str:
         _measure_section(document, "tau", "Order within a rollout", _TAU),
         _measure_section(document, "useful", "Useful steps of failed rollouts", _USEFUL),
         _measure_section(document, "gradient", "What it does to the policy", _GRADIENT),
+        _repeated(document),
         _against(document),
         _settings(document),
         _orderings(document),
@@ -89,6 +90,30 @@ def _cell(row: Mapping[str, Any] | None, name: str) -> str:
     return f"{value}{mark}" + (f" ({interval})" if interval != "-" else "")
 
 
+def _repeated(document: Mapping[str, Any]) -> str:
+    boards = _boards(document, "repeated")
+    if not boards:
+        return ""
+    names = ("bias2", "variance", "cosine_of_mean", "gradient", "snr")
+    rows = []
+    for method in _methods(document):
+        found = [row["metrics"] for b in boards if (row := _row(b, method)) and not row["unable"]]
+        if found:
+            rows.append([f"`{method}`", *(_mean(found, name) for name in names)])
+    return (
+        "## Bias and noise\n\n"
+        "Over independent batches of one task, credit after its best scale, mean over families.\n"
+        "Bias and variance are of the credit of one (step, state, action), over the variance of the truth.\n"
+        "Where the cosine of the mean gradient is 1, only noise separates a method's update from the exact "
+        "one.\n\n" + _table(["method", "bias²", "variance", "cos of the mean", "mean cos", "SNR, dB"], rows)
+    )
+
+
+def _mean(found: Sequence[Mapping[str, Any]], name: str) -> str:
+    values = [metrics[name]["value"] for metrics in found if name in metrics]
+    return f"{sum(values) / len(values):.2f}" if values else "–"
+
+
 def _against(document: Mapping[str, Any]) -> str:
     boards = _boards(document, PLAIN)
     lines = []
@@ -121,7 +146,7 @@ def _leaders(board: Mapping[str, Any]) -> str:
 
 
 def _settings(document: Mapping[str, Any]) -> str:
-    settings = document["plan"]["scale"]["settings"]
+    settings = [s for s in document["plan"]["scale"]["settings"] if s["draws"] == 1]
     if len(settings) < 2:
         return ""
     rows = []

@@ -64,7 +64,7 @@ def _board(board: Mapping[str, Any]) -> Table:
     columns = ["method", ">tie", ">NMSE", "95 %", *(title for _, title in _SHOWN), ">vs grpo", ""]
     columns += [title for _, title in used] + [">ms"]
     full = [
-        [*cells, *(_count(row["cost"].get(name, 0.0)) for name, _ in used), number(1000 * row["seconds"], 3)]
+        [*cells, *(_count(row["cost"].get(name, 0.0)) for name, _ in used), _milliseconds(row)]
         for cells, row in zip(rows, ran, strict=True)
     ]
     skipped = f"; truth 0 on {board['skipped']} seeds, skipped" if board["skipped"] else ""
@@ -91,6 +91,10 @@ def estimate_cell(found: Mapping[str, Any] | None) -> tuple[str, str]:
         return "-", "-"
     value = f"{found['value']:.2f}"
     return value, "-" if found["low"] is None else f"{found['low']:.2f} to {found['high']:.2f}"
+
+
+def _milliseconds(row: Mapping[str, Any]) -> str:
+    return "-" if row["reference"] else number(1000 * row["seconds"], 3)
 
 
 def _count(value: float) -> str:
