@@ -13,6 +13,8 @@ from accredit.readers import (
     react,
     swe_agent,
     tau_bench,
+    trl,
+    verl_dump,
     who_when,
 )
 from accredit.readers.convert import Converted, convert
@@ -42,5 +44,7 @@ __all__ = [
     "register",
     "swe_agent",
     "tau_bench",
+    "trl",
+    "verl_dump",
     "who_when",
 ]

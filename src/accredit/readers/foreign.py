@@ -5,8 +5,8 @@ A foreign format is a score and a function from one JSON value to rollouts:
     def _rollouts(value: Any, origin: Origin) -> Iterator[Rollout]: ...
     FORMAT = register(Format("name", "title", _score, from_records(_rollouts)))
 
-`from_records` takes JSON Lines, a list in one document, or one object; `from_document` hands over a whole
-document as one value. A value that raises `DataError` is excluded with its place, the others are used.
+`from_records` takes JSON Lines, a list in one document, one object, or rows of Parquet; `from_document`
+hands over a whole document as one value. A value that raises `DataError` is excluded with its place, the others are used.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from accredit.data import FindingLog, Rollout
 from accredit.errors import DataError
 from accredit.readers.document import elements, whole_text
 from accredit.readers.formats import Head, Item, Reading
+from accredit.readers.parquet import parquet_rows
 from accredit.typing import Json, Severity
 
 __all__ = [
@@ -57,6 +58,8 @@ _SEVERITY: Mapping[str, Severity] = {
     "ACC854": "warning",
     "ACC857": "warning",
     "ACC858": "warning",
+    "ACC860": "warning",
+    "ACC861": "warning",
 }
 
 
@@ -118,7 +121,7 @@ Rollouts: TypeAlias = Callable[[Any, Origin], Iterable[Rollout]]
 
 
 def from_records(convert: Rollouts) -> Callable[[Reading], Iterator[Item]]:
-    """Return the `Format.items` of a format that has one value a line, or a list element, or one object."""
+    """Return the `Format.items` of a format of one value a line, list element or Parquet row, or one object."""
 
     def items(reading: Reading) -> Iterator[Item]:
         number = -1
@@ -154,7 +157,13 @@ def converted(convert: Rollouts, value: Any, where: str, number: int, reading: R
 
 
 def values(reading: Reading) -> Iterator[tuple[str, Any]]:
-    """Yield place and value (or its DataError) of each record: lines if the first is whole, else a list."""
+    """Yield place and value (or its DataError) of each record.
+
+    Records are rows of Parquet, lines if the first line is a whole object, else elements of a list.
+    """
+    if reading.source.magic.startswith(b"PAR1"):
+        yield from ((where, _plain(row)) for where, row in parquet_rows(reading))
+        return
     if not _in_lines(reading):
         yield from elements(reading)
         return
@@ -164,6 +173,17 @@ def values(reading: Reading) -> Iterator[tuple[str, Any]]:
             yield where, line
         elif line.strip():
             yield where, _decoded(reading, line, where)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a table as JSON: NaN (a null in data frames) is null, dates and bytes are texts."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int) else str(value)
 
 
 def _in_lines(reading: Reading) -> bool:
@@ -188,7 +208,9 @@ _TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\[\]]', re.DOTALL)
 
 
 def top_keys(head: Head) -> frozenset[str]:
-    """Return the keys of a file's first object, as far as its beginning shows them."""
+    """Return the keys of a file's first object, as far as its beginning shows them; columns of Parquet."""
+    if head.columns and not head.note:
+        return frozenset(head.columns)
     if isinstance(head.first, Mapping):
         return frozenset(map(str, head.first))
     return _keys(head.text, 1) if head.text.lstrip()[:1] == b"{" else frozenset()

@@ -17,7 +17,7 @@ from accredit.store.decode import known_only
 from accredit.store.parquet import KEY
 from accredit.store.streams import Source
 
-__all__ = ["PARQUET", "ROWS", "parquet_head"]
+__all__ = ["PARQUET", "ROWS", "parquet_head", "parquet_rows"]
 
 _ROWS_AT_ONCE = 256
 
@@ -73,13 +73,23 @@ def _batches(reading: Reading) -> Iterator[Item]:
 
 
 def _records(reading: Reading) -> Iterator[Item]:
+    for where, record in parquet_rows(reading):
+        yield Item(where, _plain(record))
+
+
+def parquet_rows(reading: Reading) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield place and fields of each row of a Parquet file, some hundred rows in memory at a time.
+
+    Raises:
+        DataError: if the file is damaged or passes a limit.
+    """
     _check_size(reading)
     source, number = reading.source, 0
     try:
         with pq.ParquetFile(source.path) as file:
             for part in file.iter_batches(_ROWS_AT_ONCE):
                 for record in part.to_pylist():
-                    yield Item(f"{source.name} row {number}", _plain(record))
+                    yield f"{source.name} row {number}", record
                     number += 1
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         if isinstance(error, DataError):

@@ -1,0 +1,72 @@
+"""TRL's completions (``log_completions``): Parquet with step, prompt, completion, scores, advantage.
+
+A step is an assistant message of the completion; a completion that is a text is one step. Group: equal
+prompts of one training step. State from the last observation. Columns of fractions are the scores of the
+reward functions; the outcome is their sum, as TRL sums them where every weight is 1, and a score that is
+null was abstained from. TRL's own advantage is the signal ``advantage_R``, for comparison.
+Missing: tokens, log-probabilities, step rewards, the weights of the reward functions; a prompt that one
+training step drew twice makes one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from accredit.data import Rollout
+from accredit.readers.chat import Message, Transcript, chat_message
+from accredit.readers.foreign import Origin, from_records, number_of, rest_of, task_group, text_of, top_keys
+from accredit.readers.formats import Format, Head, register
+
+__all__ = ["TRL"]
+
+_USED = ("step", "prompt", "completion", "advantage")
+
+
+def _score(head: Head) -> int:
+    return 2 if set(_USED) <= top_keys(head) else 0
+
+
+def _messages(given: Any, role: str, origin: Origin) -> Iterator[Message]:
+    if isinstance(given, str):
+        yield Message(role, given)
+        return
+    if not isinstance(given, list):
+        raise origin.wrong("prompt or completion", given, "a text or a list of messages")
+    yield from (chat_message(raw, origin) for raw in given)
+
+
+def _rollouts(value: Any, origin: Origin) -> Iterator[Rollout]:
+    if not isinstance(value, Mapping):
+        raise origin.wrong("a record", value, "an object")
+    talk = Transcript(origin)
+    for message in _messages(value.get("prompt"), "user", origin):
+        talk.add(message._replace(sampled=False))
+    for message in _messages(value.get("completion"), "assistant", origin):
+        talk.add(message)
+    step = text_of(value.get("step"))
+    scores = {k: v for k, v in value.items() if k not in _USED and isinstance(v, float)}
+    yield talk.rollout(
+        id=origin.name,
+        group=task_group(origin, f"step {step}", value.get("prompt")),
+        reward=_sum(scores, origin),
+        rewards=scores or None,
+        policy_version=step or None,
+        metadata=rest_of(value, *_USED, *scores),
+        extra=_advantage(value),
+    )
+
+
+def _advantage(value: Mapping[str, Any]) -> dict[str, Any]:
+    found = number_of(value.get("advantage"))
+    return {} if found is None else {"advantage": found}
+
+
+def _sum(scores: Mapping[str, float], origin: Origin) -> float | None:
+    if len(scores) > 1:
+        shown = ", ".join(list(scores)[:8])
+        origin.note("ACC860", f"the outcome is the sum of the columns {shown}")
+    return sum(scores.values()) if scores else None
+
+
+TRL = register(Format("trl", "TRL's completions", _score, from_records(_rollouts)))
