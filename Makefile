@@ -1,6 +1,6 @@
 # make demo      assign credit to the bundled rollouts, compare the methods, write the report
 # make test      the fast suite: unit, property, golden, command line, doctests (under 5 minutes on 2 cores)
-# make test-all  the fast suite, then the slow one: real model and games, browser, verl's own functions
+# make test-all  the fast suite, then the slow one: real model and games, browser, real trainers
 # make lint      ruff, mypy --strict, the import contracts
 # make bench     speed and memory beside verl; writes docs/performance.md
 # make docs      the method pages and the site, into site/
@@ -12,11 +12,12 @@ PIP = -m pip install --quiet --disable-pip-version-check
 V = .venv/bin/python
 LLM = .venv-llm/bin/python
 VERL = .venv-verl/bin/python
+TRAINERS = .venv-trainers/bin/python
 
 # An environment whose interpreter is gone is made anew.
-$(foreach v,.venv .venv-llm .venv-verl,$(shell test ! -d $v || $v/bin/python -c '' 2>/dev/null || rm -rf $v))
+$(foreach v,.venv .venv-llm .venv-verl .venv-trainers,$(shell test ! -d $v || $v/bin/python -c '' 2>/dev/null || rm -rf $v))
 
-.PHONY: demo test test-all test-slow test-verl lint bench docs browser
+.PHONY: demo test test-all test-slow test-verl test-trainers lint bench docs browser
 .DEFAULT_GOAL := demo
 
 demo: .venv/core
@@ -25,13 +26,16 @@ demo: .venv/core
 test: .venv/dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(V) -m pytest -q -n 2 -m "not slow" --doctest-modules tests src
 
-test-all: test test-slow test-verl
+test-all: test test-slow test-verl test-trainers
 
 test-slow: .venv-llm/full browser
-	HF_HUB_OFFLINE=1 $(LLM) -m pytest -q -m slow --ignore=tests/slow/verl tests
+	HF_HUB_OFFLINE=1 $(LLM) -m pytest -q -m slow --ignore=tests/slow/verl --ignore=tests/slow/trainers tests
 
 test-verl: .venv-verl/full
 	$(VERL) -m pytest -q -m slow tests/slow/verl
+
+test-trainers: .venv-trainers/full
+	$(TRAINERS) -m pytest -q -m slow tests/slow/trainers
 
 lint: .venv/dev
 	.venv/bin/ruff format --check .
@@ -82,4 +86,10 @@ browser:
 	$(PYTHON) -m venv .venv-verl
 	$(VERL) $(PIP) torch==2.13.0
 	$(VERL) $(PIP) -c constraints-verl.txt -e '.[dev,verl]'
+	touch $@
+
+.venv-trainers/full: pyproject.toml constraints-trainers.txt
+	$(PYTHON) -m venv .venv-trainers
+	$(TRAINERS) $(PIP) torch==2.13.0
+	$(TRAINERS) $(PIP) -c constraints-trainers.txt -e '.[trainers]' pytest pytest-timeout hypothesis
 	touch $@

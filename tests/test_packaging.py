@@ -101,7 +101,12 @@ def test_package_data_are_installed():
 
 
 def test_constraints_pin_every_package_and_name_no_host():
-    for name in ("constraints.txt", "constraints-llm.txt", "constraints-verl.txt"):
+    for name in (
+        "constraints.txt",
+        "constraints-llm.txt",
+        "constraints-verl.txt",
+        "constraints-trainers.txt",
+    ):
         lines = [line for line in (ROOT / name).read_text().splitlines() if line and not line.startswith("#")]
         assert [] == [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!_-]+", line)]
 

@@ -55,9 +55,7 @@ def test_wandb_gets_the_numbers_of_an_open_run(no_trackers, monkeypatch):
 
 def test_mlflow_gets_the_numbers_of_an_active_run(no_trackers, monkeypatch):
     seen = []
-    fake = SimpleNamespace(
-        active_run=object, log_metrics=lambda values, step: seen.append((values, step))
-    )
+    fake = SimpleNamespace(active_run=object, log_metrics=lambda values, step: seen.append((values, step)))
     monkeypatch.setitem(sys.modules, "mlflow", fake)
     assert ["mlflow"] == log_scalars({"a": 1}, step=3)
     assert [({"a": 1.0}, 3)] == seen

@@ -14,13 +14,11 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
 import accredit as ac
-from accredit.adapters.echo import check_ids
 from accredit.adapters.nodes import check_objects, credit_of, flat, masked_ids, step_advantages
 from accredit.errors import DataError
 
 __all__ = [
     "assign_traces",
-    "check_branch",
     "node_advantages",
     "trace_advantages",
     "trace_record",
@@ -170,27 +168,3 @@ def assign_traces(
     for trace, values in lists:
         assign_advantages(trace, values)
     return credit
-
-
-def check_branch(credit: ac.Credit, trace: Any, branch: Any) -> None:
-    """Check that a branch's sampled tokens are the credited ones of its nodes.
-
-    Args:
-        credit: of the trace.
-        trace: that the branch belongs to.
-        branch: one of ``trace.branches``.
-
-    Raises:
-        DataError: naming the first token that differs.
-    """
-    order = {id(node): i for i, node in enumerate(trace.nodes)}
-    batch = credit.batch
-    steps = batch.steps_of(batch.position(trace.id))
-    step_of = dict(zip(_sampled(trace), steps, strict=True))
-    expected: list[int] = []
-    for node in branch.nodes:
-        s = step_of.get(order[id(node)])
-        if s is not None:
-            expected += batch.token_T[batch.token_start_S1[s] : batch.token_start_S1[s + 1]].tolist()
-    got = masked_ids(branch.token_ids, branch.mask, f"a branch of trace {trace.id!r}")
-    check_ids(expected, got, f"a branch of trace {trace.id!r}")
