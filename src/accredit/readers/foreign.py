@@ -6,7 +6,8 @@ A foreign format is a score and a function from one JSON value to rollouts:
     FORMAT = register(Format("name", "title", _score, from_records(_rollouts)))
 
 `from_records` takes JSON Lines, a list in one document, one object, or rows of Parquet; `from_document`
-hands over a whole document as one value. A value that raises `DataError` is excluded with its place, the others are used.
+hands over a whole document as one value. A value that raises `DataError` is excluded with its
+place, the others are used.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from accredit.data import FindingLog, Rollout
 from accredit.errors import DataError
 from accredit.readers.document import elements, whole_text
 from accredit.readers.formats import Head, Item, Reading
-from accredit.readers.parquet import parquet_rows
+from accredit.readers.parquet import as_json, parquet_rows
 from accredit.typing import Json, Severity
 
 __all__ = [
@@ -121,7 +122,7 @@ Rollouts: TypeAlias = Callable[[Any, Origin], Iterable[Rollout]]
 
 
 def from_records(convert: Rollouts) -> Callable[[Reading], Iterator[Item]]:
-    """Return the `Format.items` of a format of one value a line, list element or Parquet row, or one object."""
+    """Return the `Format.items` of a format of one value a line, list element or Parquet row."""
 
     def items(reading: Reading) -> Iterator[Item]:
         number = -1
@@ -162,7 +163,7 @@ def values(reading: Reading) -> Iterator[tuple[str, Any]]:
     Records are rows of Parquet, lines if the first line is a whole object, else elements of a list.
     """
     if reading.source.magic.startswith(b"PAR1"):
-        yield from ((where, _plain(row)) for where, row in parquet_rows(reading))
+        yield from ((where, as_json(row)) for where, row in parquet_rows(reading))
         return
     if not _in_lines(reading):
         yield from elements(reading)
@@ -173,17 +174,6 @@ def values(reading: Reading) -> Iterator[tuple[str, Any]]:
             yield where, line
         elif line.strip():
             yield where, _decoded(reading, line, where)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value of a table as JSON: NaN (a null in data frames) is null, dates and bytes are texts."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | int) else str(value)
 
 
 def _in_lines(reading: Reading) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ from accredit.store.decode import known_only
 from accredit.store.parquet import KEY
 from accredit.store.streams import Source
 
-__all__ = ["PARQUET", "ROWS", "parquet_head", "parquet_rows"]
+__all__ = ["PARQUET", "ROWS", "as_json", "parquet_head", "parquet_rows"]
 
 _ROWS_AT_ONCE = 256
 
@@ -95,6 +96,17 @@ def parquet_rows(reading: Reading) -> Iterator[tuple[str, dict[str, Any]]]:
         if isinstance(error, DataError):
             raise
         raise _broken(source, error) from error
+
+
+def as_json(value: Any) -> Any:
+    """Return a value of a table as JSON: NaN (a null in data frames) is null, dates and bytes are texts."""
+    if isinstance(value, dict):
+        return {str(k): as_json(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [as_json(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int) else str(value)
 
 
 def _plain(record: dict[str, Any]) -> Any:
