@@ -8,7 +8,7 @@
 # Needs Python 3.11 or newer and make.  Each target makes the environment that it runs in.
 
 PYTHON ?= python3
-PIP = -m pip install --quiet --disable-pip-version-check
+PIP = -m pip install -qq --disable-pip-version-check
 V = .venv/bin/python
 LLM = .venv-llm/bin/python
 VERL = .venv-verl/bin/python
