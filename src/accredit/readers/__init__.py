@@ -14,6 +14,8 @@ from accredit.readers import (
     swe_agent,
     tau_bench,
     trl,
+    verifiers,
+    verifiers_trace,
     verl_dump,
     who_when,
 )
@@ -45,6 +47,8 @@ __all__ = [
     "swe_agent",
     "tau_bench",
     "trl",
+    "verifiers",
+    "verifiers_trace",
     "verl_dump",
     "who_when",
 ]

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from accredit.errors import DataError
-from accredit.readers.formats import Format, Head, Item, Reading, register
+from accredit.readers.formats import Format, Head, Item, Reading, keys_at, register
+from accredit.readers.jsonl import is_native_key
 
 __all__ = ["DOCUMENT", "elements", "whole_text"]
 
@@ -20,8 +21,11 @@ def _score(head: Head) -> int:
     text = head.text.lstrip(_BLANK)
     if text.startswith(b"["):
         return 1
-    # An object that does not end in its first line.
-    return 1 if text.startswith(b"{") and head.first is None and b"\n" in text and b'"' in text else 0
+    # An object that does not end in its first line; settings lie beside rollouts, and are none.
+    if not text.startswith(b"{") or head.first is not None or b"\n" not in text or b'"' not in text:
+        return 0
+    keys = keys_at(text, 1)
+    return int(not keys or "rollouts" in keys or is_native_key(keys))
 
 
 def _items(reading: Reading) -> Iterator[Item]:

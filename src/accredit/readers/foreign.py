@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -25,7 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 from accredit.data import FindingLog, Rollout
 from accredit.errors import DataError
 from accredit.readers.document import elements, whole_text
-from accredit.readers.formats import Head, Item, Reading
+from accredit.readers.formats import Head, Item, Reading, keys_at
 from accredit.readers.parquet import as_json, parquet_rows
 from accredit.typing import Json, Severity
 
@@ -194,8 +192,6 @@ def _decoded(reading: Reading, line: bytes, where: str) -> Any:
 
 # -- recognising ----------------------------------------------------------------------------
 
-_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\[\]]', re.DOTALL)
-
 
 def top_keys(head: Head) -> frozenset[str]:
     """Return the keys of a file's first object, as far as its beginning shows them; columns of Parquet."""
@@ -203,32 +199,17 @@ def top_keys(head: Head) -> frozenset[str]:
         return frozenset(head.columns)
     if isinstance(head.first, Mapping):
         return frozenset(map(str, head.first))
-    return _keys(head.text, 1) if head.text.lstrip()[:1] == b"{" else frozenset()
+    return keys_at(head.text, 1) if head.text.lstrip()[:1] == b"{" else frozenset()
 
 
 def element_keys(head: Head) -> frozenset[str]:
     """Return the keys of the first objects of a file that is one list, as far as its beginning shows them."""
-    return _keys(head.text, 2) if head.text.lstrip()[:1] == b"[" else frozenset()
+    return keys_at(head.text, 2) if head.text.lstrip()[:1] == b"[" else frozenset()
 
 
 def inner_keys(head: Head) -> frozenset[str]:
     """Return the keys of the objects inside a file's first object, as far as its beginning shows them."""
-    return _keys(head.text, 2) if head.text.lstrip()[:1] == b"{" else frozenset()
-
-
-@lru_cache(maxsize=8)
-def _keys(text: bytes, level: int) -> frozenset[str]:
-    """Return the keys of objects at a level of nesting, in a text that may end anywhere."""
-    depth, found = 0, set()
-    for token in _TOKEN.finditer(text):
-        mark = token.group(0)[:1]
-        if mark in b"{[":
-            depth += 1
-        elif mark in b"}]":
-            depth -= 1
-        elif token.group(2) is not None and depth == level:
-            found.add(token.group(1).decode("utf-8", "replace"))
-    return frozenset(found)
+    return keys_at(head.text, 2) if head.text.lstrip()[:1] == b"{" else frozenset()
 
 
 # -- careful access -------------------------------------------------------------------------

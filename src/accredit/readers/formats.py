@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +16,7 @@ from accredit.store.decode import Decoder
 from accredit.store.limits import Limits
 from accredit.store.streams import Source
 
-__all__ = ["Format", "Head", "Item", "Reading", "formats", "get_format", "recognise", "register"]
+__all__ = ["Format", "Head", "Item", "Reading", "formats", "get_format", "keys_at", "recognise", "register"]
 
 
 class Head(NamedTuple):
@@ -120,6 +122,24 @@ def recognise(head: Head, path: Path) -> Format:
         return next(f for score, f in scores if score == best)
     found, mend = _describe(head)
     raise DataError(f"{path.name} {found}", code="ACC903", where=str(path), hint=mend)
+
+
+_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\[\]]', re.DOTALL)
+
+
+@lru_cache(maxsize=8)
+def keys_at(text: bytes, level: int) -> frozenset[str]:
+    """Return the keys of objects at a level of nesting, in a text that may end anywhere."""
+    depth, found = 0, set()
+    for token in _TOKEN.finditer(text):
+        mark = token.group(0)[:1]
+        if mark in b"{[":
+            depth += 1
+        elif mark in b"}]":
+            depth -= 1
+        elif token.group(2) is not None and depth == level:
+            found.add(token.group(1).decode("utf-8", "replace"))
+    return frozenset(found)
 
 
 _PACKED = {b"PK\x03\x04": "a zip archive", b"BZh": "compressed by bzip2", b"\xfd7zXZ": "compressed by xz"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from accredit.data.header import parse_header
@@ -11,7 +11,7 @@ from accredit.errors import DataError, VersionError
 from accredit.readers.formats import Format, Head, Item, Reading, register
 from accredit.store.schema import ROLLOUTS, check_schema, header_fields
 
-__all__ = ["JSONL", "is_native", "native_items"]
+__all__ = ["JSONL", "is_native", "is_native_key", "native_items"]
 
 _NATIVE = set(ROLLOUT_FIELDS) | CONTROL
 
@@ -25,6 +25,11 @@ def is_native(first: Any) -> int:
     if isinstance(first.get("steps"), list) and {"id", "group", "reward"} & first.keys():
         return 2
     return 1 if "steps" in first or len(_NATIVE & first.keys()) >= 2 else 0
+
+
+def is_native_key(keys: Collection[str]) -> bool:
+    """Return whether any of an object's keys is a field of a native record."""
+    return not _NATIVE.isdisjoint(keys)
 
 
 def _score(head: Head) -> int:
