@@ -248,3 +248,65 @@ def test_prompts_in_the_rows_are_skipped():
     )
     found = padded_credit(fits, "grpo", echo=ac.Batch.from_records(records)).advantages
     assert np.array_equal(ac.assign(records, "grpo").padded(t.mask), found[:, 2:])
+
+
+def ragged(draw):
+    """Records of two groups whose steps have 0 to 3 tokens, and the cuts that part each into rows."""
+    records, cuts = [], []
+    for i in range(draw(st.integers(2, 6))):
+        n = draw(st.integers(1, 5))
+        steps = [
+            {"state": draw(st.sampled_from("ab")), "tokens": [100 * i + 10 * t + k for k in range(size)]}
+            for t, size in enumerate(draw(st.lists(st.integers(1, 3), min_size=n, max_size=n)))
+        ]
+        reward = draw(st.sampled_from([0.0, 0.5, 1.0]))
+        records.append({"id": f"r{i}", "group": f"g{i % 2}", "reward": reward, "steps": steps})
+        cuts.append(sorted(draw(st.sets(st.integers(1, n - 1)))) if n > 1 else [])
+    return records, cuts
+
+
+@st.composite
+def parted(draw):
+    return ragged(draw)
+
+
+def padded_rows(rows, order):
+    """Rows (rollout, number, steps) as tensors, in any order; an observation token after each step."""
+    width = max(sum(len(s["tokens"]) + 1 for s in steps) for _, _, steps in rows)
+    mask, tokens = np.zeros((len(rows), width), int), np.zeros((len(rows), width), int)
+    for b, i in enumerate(order):
+        at = 0
+        for step in rows[i][2]:
+            n = len(step["tokens"])
+            mask[b, at : at + n], tokens[b, at : at + n] = 1, step["tokens"]
+            at += n + 1
+    chosen = [rows[i] for i in order]
+    return PaddedRows(
+        rewards=[r["reward"] for r, _, _ in chosen],
+        mask=mask,
+        tokens=tokens,
+        group=[r["group"] for r, _, _ in chosen],
+        rollout=[r["id"] for r, _, _ in chosen],
+        order=[number for _, number, _ in chosen],
+        states=[[s["state"] for s in steps] for _, _, steps in chosen],
+    )
+
+
+@given(st.data(), parted(), st.sampled_from(["grpo", "rloo", "gigpo", "reinforce-pp", "opo"]))
+def test_rows_and_rollouts_of_the_same_data_have_identical_credit(data, case, method):
+    records, cuts = case
+    rows = [
+        (record, number, record["steps"][first:last])
+        for record, own in zip(records, cuts, strict=True)
+        for number, (first, last) in enumerate(zip([0, *own], [*own, len(record["steps"])], strict=True))
+    ]
+    order = data.draw(st.permutations(range(len(rows))))
+    rows_held = padded_rows(rows, order)
+    whole = ac.assign(records, method, singleton="zero")
+    found = padded_credit(rows_held, method, singleton="zero")
+    by_token = dict(zip(whole.batch.token_T.tolist(), whole.tokens.tolist(), strict=True))
+    mask = np.asarray(rows_held.mask) > 0
+    expected = [by_token[t] for t in rows_held.tokens[mask].tolist()]
+    assert np.allclose(expected, found.advantages[mask], rtol=1e-6, atol=1e-6)
+    assert not found.advantages[~mask].any()
+    assert np.isfinite(found.advantages).all()

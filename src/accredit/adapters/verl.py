@@ -122,6 +122,9 @@ def _compute(method: str, data: Any, config: Any, per_group: int) -> Any:
 
 
 def _with_entropies(original: Callable[..., Any]) -> Callable[..., Any]:
+    if getattr(original, "accredit", False):
+        return original
+
     @functools.wraps(original)
     def compute_old_log_prob(self: Any, *args: Any, **kwargs: Any) -> Any:
         output = original(self, *args, **kwargs)
@@ -130,6 +133,7 @@ def _with_entropies(original: Callable[..., Any]) -> Callable[..., Any]:
             found.batch[ENTROPY] = found.batch["entropys"]  # the trainer drops its own before advantages
         return output
 
+    compute_old_log_prob.accredit = True  # type: ignore[attr-defined]
     return compute_old_log_prob
 
 

@@ -284,3 +284,63 @@ def test_groups_that_lost_a_session_are_a_warning_and_are_counted(core, caplog):
     )
     assert data.meta_info["accredit"]["accredit/short_groups"] == 1
     assert "group 'g0' has 3" in caplog.text
+
+
+def test_no_section_of_ours_in_the_yaml_means_the_methods_defaults(core):
+    from hydra import compose, initialize_config_module
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        algorithm = compose("ppo_trainer", ["algorithm.adv_estimator=accredit/gigpo"]).algorithm
+    found = core.legacy.compute_advantage(proto(SINGLE), algorithm.adv_estimator, config=algorithm)
+    assert np.array_equal(expected(SINGLE, "gigpo"), found.batch["advantages"].numpy())
+
+
+def test_the_legacy_trainers_entropies_survive_until_the_advantages(core):
+    """The trainer drops `entropys` before it computes advantages: ours are a copy."""
+    from accredit.adapters.verl import _with_entropies
+    from accredit.adapters.verl_batch import ENTROPY, credit_rows
+
+    method = core.legacy.RayPPOTrainer._compute_old_log_prob
+    assert method.accredit
+    assert not hasattr(method.__wrapped__, "accredit")
+
+    data = proto(SINGLE)
+    entropies = torch.rand(data.batch["response_mask"].shape)
+    trainer = SimpleNamespace(config=SimpleNamespace(algorithm=config_of("accredit/grpo")))
+    played = SimpleNamespace(batch={"entropys": entropies})
+    output, _ = _with_entropies(lambda self, batch: (played, 0.0))(trainer, data)
+    tensors = {**data.batch, ENTROPY: output.batch[ENTROPY]}
+    batch = credit_rows("grpo", tensors, data.non_tensor_batch, config_of("accredit/grpo")).credit.batch
+    mask = data.batch["response_mask"].bool()
+    assert np.allclose(entropies[mask].numpy(), batch.entropy_T)
+    assert np.allclose(data.batch["old_log_probs"][mask].numpy(), batch.logprob_T)
+
+
+def test_rejected_tokens_get_nothing_and_stay_in_their_steps(core):
+    """Rejection sampling zeroes the mask after sampling; V1 keeps the mask that was sampled."""
+    from accredit.adapters.verl_batch import HERE, RowFacts
+
+    data = proto(SINGLE)
+    sampled = data.batch["response_mask"].clone()
+    data.batch["response_mask"][0] = 0
+    token = HERE.set(RowFacts(keys=keys_of(SINGLE), tensors={"response_mask": sampled}))
+    try:
+        found = core.legacy.compute_advantage(data, "accredit/grpo", config=config_of("accredit/grpo"))
+    finally:
+        HERE.reset(token)
+    whole = expected(SINGLE, "grpo")
+    whole[0] = 0
+    assert np.array_equal(whole, found.batch["advantages"].numpy())
+
+
+def test_memory_of_a_stateful_method_lasts_from_batch_to_batch(core):
+    from accredit.adapters import verl_batch
+
+    verl_batch.forget()
+    core.legacy.compute_advantage(proto(SINGLE), "accredit/price", config=config_of("accredit/price"))
+    first = verl_batch._MEMORY["price"]
+    again = core.legacy.compute_advantage(proto(SINGLE), "accredit/price", config=config_of("accredit/price"))
+    second = ac.assign(SINGLE, "price", state=first)
+    assert np.array_equal(second.padded(tensors_of(SINGLE).mask), again.batch["advantages"].numpy())
+    verl_batch.forget()
+    assert not verl_batch._MEMORY

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
 import pytest
 import torch
@@ -46,13 +48,33 @@ def trainer_of(config):
     return trainer
 
 
-def put(tq, records, partition, *, padding=0):
-    """Rows as verl's agent loop worker writes them (`AgentLoopWorkerTQ._agent_loop_postprocess`)."""
-    from verl.experimental.agent_loop import AgentLoopOutput
-    from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+def put(tq, records, run, *, multiple=1):
+    """Rows through verl's own agent loop worker, its log-probability step's fields, and its padding."""
+    from tensordict import TensorDict
+    from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 
+    keys = asyncio.run(_played(records, run))
+    lengths = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["response_mask"])[
+        "response_mask"
+    ]
+    for name, first, last in (("entropy", 0, 1), ("old_log_probs", -1, 0)):
+        rows = [torch.linspace(first, last, len(row)) for row in lengths.unbind()]
+        fields = TensorDict({name: torch.nested.as_nested_tensor(rows, layout=torch.jagged)}, [len(keys)])
+        tq.kv_batch_put(keys=keys, partition_id="train", fields=fields)
+    held = tq.kv_list("train")["train"]
+    batch = tq.KVBatchMeta(partition_id="train", keys=keys, tags=[held[k] for k in keys])
+    return upsample_batch_to_divisible_size(batch, multiple, eos_token_id=0)
+
+
+async def _played(records, run):
+    from verl.experimental.agent_loop import AgentLoopOutput
+    from verl.trainer.ppo.v1 import AgentLoopWorkerTQ
+
+    worker = object.__new__(AgentLoopWorkerTQ.__ray_metadata__.modified_class)
+    worker.processor = worker.reward_loop_worker_handles = None
+    worker.distillation_enabled = False
     t = tensors_of(records)
-    keys, fields, tags = [], [], []
+    sessions, keys = {}, []
     for b, record in enumerate(records):
         n = int(np.flatnonzero(t.mask[b]).max()) + 2
         output = AgentLoopOutput(
@@ -63,21 +85,16 @@ def put(tq, records, partition, *, padding=0):
             reward_score=record["reward"],
             num_turns=3,
             metrics={},
-            extra_fields={"accredit": {"steps": record["steps"]}},
+            extra_fields={"accredit": {"steps": record["steps"]}, "reward_extra_info": {}},
         )
-        made_later = {"entropy": torch.linspace(0, 1, n), "old_log_probs": torch.linspace(-1, 0, n)}
-        fields.append(output.as_dict() | made_later | {"uid": record["group"]})
-        keys.append(f"{record['group']}_{record['id'][-1]}_{record.get('row', 0)}")
-        tags.append({"status": "success"})
-    for i in range(padding):
-        pad = {name: v[:1].clone() if torch.is_tensor(v) else v for name, v in fields[0].items()}
-        pad |= {"uid": "pad", "response_mask": torch.zeros(1, dtype=torch.int64)}
-        pad |= {"rm_scores": torch.zeros(1), "rollout_log_probs": torch.zeros(1)}
-        fields.append(pad)
-        keys.append(f"pad_{i}_0")
-        tags.append({"status": "success", "is_padding": True})
-    tq.kv_batch_put(keys=keys, partition_id=partition, fields=list_of_dict_to_tensordict(fields), tags=tags)
-    return tq.KVBatchMeta(partition_id=partition, keys=keys, tags=tags)
+        own = sessions.setdefault((f"{run}_{record['group']}", int(record["id"][-1])), [])
+        keys.append(f"{run}_{record['group']}_{record['id'][-1]}_{len(own)}")
+        own.append(output)
+    for (uid, session), outputs in sessions.items():
+        await worker._agent_loop_postprocess(
+            outputs, validate=False, uid=uid, session_id=session, global_steps=0
+        )
+    return keys
 
 
 def advantages_of(tq, batch):
@@ -88,13 +105,14 @@ def advantages_of(tq, batch):
 def test_states_sessions_and_padding_reach_the_method_through_the_queue(queue):
     tq, config = queue
     records = recorded()
-    batch = put(tq, records, "sound", padding=2)
+    batch = put(tq, records, "sound", multiple=12)
     metrics = {}
     trainer_of(config)._compute_advantage(batch, metrics)
     credit = ac.assign(records, "gigpo", gamma=0.5)
     expected = credit.padded(tensors_of(records).mask)
     found = advantages_of(tq, batch)
     assert all(np.array_equal(expected[b, : row.size], row) for b, row in enumerate(found[: len(records)]))
+    assert [True] * 2 == [tag["is_padding"] for tag in batch.tags[len(records) :]]
     assert [[0.0], [0.0]] == [row.tolist() for row in found[len(records) :]]
     assert metrics["accredit/rollouts"] == len(credit.batch)
 
@@ -116,13 +134,13 @@ def test_retokenised_responses_are_caught_in_the_queue(queue):
     records = recorded()
     batch = put(tq, records, "spoiled")
     wrong = torch.nested.as_nested_tensor(
-        [row + 1 for row in tq.kv_batch_get(batch.keys, "spoiled", ["responses"])["responses"].unbind()],
+        [row + 1 for row in tq.kv_batch_get(batch.keys, "train", ["responses"])["responses"].unbind()],
         layout=torch.jagged,
     )
     from tensordict import TensorDict
 
     tq.kv_batch_put(
-        keys=batch.keys, partition_id="spoiled", fields=TensorDict({"responses": wrong}, [len(records)])
+        keys=batch.keys, partition_id="train", fields=TensorDict({"responses": wrong}, [len(records)])
     )
     with pytest.raises(DataError, match="ACC870: row 0 position 0"):
         trainer_of(config)._compute_advantage(batch, {})
