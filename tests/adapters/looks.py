@@ -77,6 +77,7 @@ def openrlhf_experiences(t: Tensors, prompts: dict[str, str]) -> list[SimpleName
     for rows, width in ((slice(0, half), t.mask.shape[1]), (slice(half, None), t.mask.shape[1] - 2)):
         found.append(
             SimpleNamespace(
+                sequences=np.pad(t.tokens[rows, :width], ((0, 0), (3, 0))),
                 action_mask=t.mask[rows, :width],
                 action_log_probs=np.full(t.mask[rows, :width].shape, -0.5),
                 values=None,

@@ -231,3 +231,91 @@ def spoil_objects(trajectories, groups, kind, seed):
         ids[seed % len(ids)] += 100_000
     else:  # an observation token is taken for the policy's, or the reverse
         ids[:] = [*ids, 5] if seed % 2 else ids[:-1]
+
+
+@pytest.mark.parametrize(("kind", "seed"), MUTATIONS)
+def test_openrlhf_experiences_that_were_spoiled_are_caught(kind, seed):
+    records = recorded(seed, rows=False)
+    batch = ac.Batch.from_records(records)
+    prompts = {"g0": "what?", "g1": "how?"}
+
+    def assigned(t):
+        experiences = openrlhf_experiences(t, prompts)
+        return openrlhf.assign_experiences(experiences, "grpo", rollout=t.rollout, echo=batch)
+
+    assigned(tensors_of(records))
+    with pytest.raises(DataError) as caught:
+        assigned(spoiled(tensors_of(records), kind, seed))
+    assert caught.value.code in ECHO | {"ACC107"}
+
+
+def step_rows(records):
+    """A record a step."""
+    return [r | {"row": t, "steps": [step]} for r in records for t, step in enumerate(r["steps"])]
+
+
+@pytest.mark.parametrize(("kind", "seed"), MUTATIONS)
+def test_skyrl_steps_that_were_spoiled_are_caught(kind, seed):
+    rows = step_rows(recorded(seed, rows=False))
+    batch = ac.Batch.from_records(rows)
+
+    def found(t):
+        last = [i + 1 == len(t.order) or t.order[i + 1] == 0 for i in range(len(t.order))]
+        rewards = np.zeros(t.mask.shape)
+        rewards[:, 0] = np.where(last, t.rewards, 0)
+        tensors = {
+            "response_mask": t.mask,
+            "rewards": rewards,
+            "sequences": np.pad(t.tokens, ((0, 0), (4, 0))),
+        }
+        data = DataProto(batch=tensors, metadata={"uids": t.group, "is_last_step": last})
+        return skyrl.stepwise_credit(data, "grpo", rollout=t.rollout, echo=batch)
+
+    found(tensors_of(rows))
+    with pytest.raises(DataError) as caught:
+        found(spoiled(tensors_of(rows), kind, seed))
+    assert caught.value.code in ECHO
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nemo_rl_masks_that_were_spoiled_are_caught(seed):
+    """Token ids never reach its estimator: what it can compare with the messages is the mask."""
+    records = recorded(seed, rows=False)
+    logs, mask, _ = message_logs(records, [9, 9])
+    prompts = np.array([[1] if r["group"] == "g0" else [2] for r in records])
+
+    def found(mask):
+        return nemo_rl.Estimator("grpo").compute_advantage(
+            prompts, tensors_of(records).rewards, mask, repeated_batch={"message_log": logs}
+        )
+
+    found(mask)
+    wrong = spoiled(tensors_of(records), "mismasked", seed).mask
+    with pytest.raises(DataError) as caught:
+        found(np.pad(wrong, ((0, 0), (2, 0))))
+    assert caught.value.code in ECHO
+
+
+@pytest.mark.parametrize(("kind", "seed"), MUTATIONS)
+def test_roll_rows_that_were_spoiled_are_caught(kind, seed):
+    records = step_rows(recorded(seed, rows=False))
+    batch = ac.Batch.from_records(records)
+
+    def found(t):
+        pad = ((0, 0), (1, 0))
+        held = {
+            "traj_group_id": t.group,
+            "traj_id": t.rollout,
+            "state_hash": ["s"] * len(t.group),
+            "step": t.order,
+            "step_scores": [0.0] * len(t.group),
+            "episode_scores": t.rewards,
+        }
+        tensors = {"response_mask": np.pad(t.mask, pad), "input_ids": np.pad(t.tokens, pad)}
+        data = DataProto(batch=tensors, non_tensor_batch=held)
+        return roll.batch_credit(data, "grpo", echo=batch)
+
+    found(tensors_of(records))
+    with pytest.raises(DataError) as caught:
+        found(spoiled(tensors_of(records), kind, seed))
+    assert caught.value.code in ECHO

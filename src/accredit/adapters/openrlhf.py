@@ -5,13 +5,13 @@ Subclass it, override ``compute_advantages_and_returns(self, experiences)`` and 
 afterwards: choose group_norm or rloo in its own flag, which are not.
 
 Source: OpenRLHF 0.11 ``openrlhf/trainer/ppo_utils/experience_maker.py``: ``Experience`` with
-action_mask (B, A), action_log_probs, values, rewards (B,), prompts, index, advantages, returns (read
-from source).
+sequences (B, T), action_mask (B, A) of their last A columns, action_log_probs, values, rewards (B,),
+prompts, index, advantages, returns (read from source).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,9 @@ from accredit.typing import Array
 __all__ = ["assign_experiences"]
 
 
-def assign_experiences(experiences: Sequence[Any], method: str, **options: Any) -> ac.Credit:
+def assign_experiences(
+    experiences: Sequence[Any], method: str, *, rollout: Sequence[Hashable] | None = None, **options: Any
+) -> ac.Credit:
     """Set ``advantages`` and ``returns`` of every experience, and return the credit.
 
     Groups are rows of equal prompts, over all experiences: never blocks of
@@ -33,7 +35,8 @@ def assign_experiences(experiences: Sequence[Any], method: str, **options: Any) 
     Args:
         experiences: of one rollout batch.
         method: id or alias.
-        **options: of `accredit.assign`.
+        rollout: id of each row's rollout, over all experiences; None = a row a rollout.
+        **options: of `accredit.assign`, and ``echo`` of `padded_credit`.
     """
     masks = [as_mask(e.action_mask, "action_mask") for e in experiences]
     width = max(m.shape[1] for m in masks)
@@ -41,9 +44,12 @@ def assign_experiences(experiences: Sequence[Any], method: str, **options: Any) 
         rewards=np.concatenate([as_numpy(e.rewards).astype(np.float64) for e in experiences]),
         mask=np.concatenate([_wide(m, width) for m in masks]),
         group=[prompt for e in experiences for prompt in e.prompts],
+        rollout=rollout,
         keep=[True] * sum(len(m) for m in masks),
+        tokens=_signal(experiences, "sequences", width),
         logprobs=_signal(experiences, "action_log_probs", width),
         values=_signal(experiences, "values", width),
+        prompt_in_rows=True,
     )
     found = padded_credit(rows, method, **options)
     at = 0
@@ -63,4 +69,7 @@ def _signal(experiences: Sequence[Any], field: str, width: int) -> Array | None:
     held = [getattr(e, field, None) for e in experiences]
     if any(value is None for value in held):
         return None
-    return np.concatenate([_wide(as_numpy(value), width) for value in held])
+    sizes = [as_numpy(e.action_mask).shape[1] for e in experiences]
+    # Actions are the last columns of the sequences, whatever the prompt before them.
+    own = [as_numpy(value)[:, -size:] for value, size in zip(held, sizes, strict=True)]
+    return np.concatenate([_wide(value, width) for value in own])

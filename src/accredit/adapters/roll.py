@@ -1,8 +1,8 @@
 """ROLL: credit of agentic batches, for a patch of ``agentic_compute_advantage``.
 
 Source: ROLL 0.3.0 ``roll/pipeline/agentic/utils.py``: non_tensor_batch traj_group_id, traj_id,
-state_hash, step, step_scores, episode_scores; batch response_mask (read ``[:, 1:]``), old_log_probs
-(read from source).
+state_hash, step, step_scores, episode_scores; batch input_ids and response_mask (both read
+``[:, 1:]``), old_log_probs (read from source).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def batch_credit(data: Any, method: str, **options: Any) -> PaddedCredit:
     Args:
         data: ROLL's DataProto.
         method: id or alias.
-        **options: of `accredit.assign`.
+        **options: of `accredit.assign`, and ``echo`` of `padded_credit`.
     """
     held = data.non_tensor_batch
     mask = data.batch["response_mask"][:, 1:]
@@ -43,8 +43,10 @@ def batch_credit(data: Any, method: str, **options: Any) -> PaddedCredit:
         spans=[[(0, length)]] * size if stepwise else None,
         states=[[str(s)] for s in held["state_hash"]] if stepwise else None,
         step_rewards=[[float(s)] for s in held["step_scores"]] if stepwise else None,
+        tokens=data.batch["input_ids"][:, 1:] if "input_ids" in keys else None,
         logprobs=data.batch["old_log_probs"] if "old_log_probs" in keys else None,
         row_rewards="repeat",
+        prompt_in_rows=True,
     )
     return padded_credit(rows, method, **options)
 

@@ -2,13 +2,14 @@
 
 Source: SkyRL 0.3/0.4 ``skyrl.backends.skyrl_train.utils.ppo_utils.register_advantage_estimator``
 (token_level_rewards, response_mask, index, values; keywords; returns advantages and returns), and
-``RayPPOTrainer.compute_advantages_and_returns`` with ``data["response_mask"]``,
-``data.metadata["uids"]``, ``data.metadata["is_last_step"]`` (read from source).
+``RayPPOTrainer.compute_advantages_and_returns`` with ``data["sequences"]`` (responses in the
+last columns), ``data["response_mask"]``, ``data.metadata["uids"]``,
+``data.metadata["is_last_step"]`` (read from source).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,12 @@ def estimator(method: str, **options: Any) -> Callable[..., tuple[Any, Any]]:
 
 
 def stepwise_credit(
-    data: Any, method: str, *, states: Sequence[Any] | None = None, **options: Any
+    data: Any,
+    method: str,
+    *,
+    states: Sequence[Any] | None = None,
+    rollout: Sequence[Hashable] | None = None,
+    **options: Any,
 ) -> PaddedCredit:
     """Return credit of step-wise batches, where each row is a step: what a registry cannot do.
 
@@ -58,7 +64,8 @@ def stepwise_credit(
         data: the training batch; rows of a trajectory follow each other and end at is_last_step.
         method: id or alias.
         states: state key of each row.
-        **options: of `accredit.assign`.
+        rollout: id of each row's trajectory; None = counted by is_last_step.
+        **options: of `accredit.assign`, and ``echo`` of `padded_credit`.
 
     Raises:
         DataError: if the last row ends no trajectory.
@@ -68,14 +75,16 @@ def stepwise_credit(
         raise DataError("the last row ends no trajectory: is_last_step is False there", code="ACC872")
     number = np.cumsum(last) - last
     keys = set(data.keys())
+    width = as_numpy(data["response_mask"]).shape[1]
     rows = PaddedRows(
         rewards=data["rewards"],
         mask=data["response_mask"],
         group=list(data.metadata["uids"]),
-        rollout=[f"trajectory {n}" for n in number.tolist()],
+        rollout=[f"trajectory {n}" for n in number.tolist()] if rollout is None else rollout,
         keep=[True] * last.size,
         values=data["values"] if "values" in keys else None,
-        spans=[[(0, as_numpy(data["response_mask"]).shape[1])]] * last.size,
+        tokens=data["sequences"][:, -width:] if "sequences" in keys else None,
+        spans=[[(0, width)]] * last.size,
         states=None if states is None else [[s] for s in states],
         row_rewards="sum",
     )
