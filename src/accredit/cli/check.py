@@ -5,7 +5,16 @@ from __future__ import annotations
 import click
 
 import accredit as ac
-from accredit.cli.options import FILE, as_json, format_option, key_option, strict_option
+from accredit.cli.options import (
+    FILE,
+    as_json,
+    format_option,
+    group_size_option,
+    key_option,
+    mapping_of,
+    mapping_option,
+    strict_option,
+)
 from accredit.cli.output import emit_json
 
 __all__ = ["command"]
@@ -18,16 +27,25 @@ FINDINGS = 1
 @click.option("-m", "--method", metavar="METHOD", help="Also say what this method lacks or will leave out.")
 @key_option
 @format_option
+@mapping_option
+@group_size_option
 @strict_option
 @as_json
 def command(
-    file: str, method: str | None, key: str | None, format: str | None, strict: bool, as_json: bool
+    file: str,
+    method: str | None,
+    key: str | None,
+    format: str | None,
+    mapping: tuple[str, ...],
+    group_size: int | None,
+    strict: bool,
+    as_json: bool,
 ) -> int:
     """Check rollouts: findings with code, place and mend, then the numbers of the file.
 
     Exit code 1: there are errors or warnings.
     """
-    batch = ac.read(file, format, strict=strict)
+    batch = ac.read(file, format, strict=strict, mapping=mapping_of(mapping), group_size=group_size)
     found = ac.check(batch, method=method, key=key, strict=strict)
     excluded = [{"id": e.id, "reason": e.reason, "where": e.where, "code": e.code} for e in batch.excluded]
     document = {"schema": "accredit.check/1", "file": file, **found.to_dict(), "excluded": excluded}

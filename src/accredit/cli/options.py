@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import click
@@ -17,7 +17,10 @@ __all__ = [
     "Settings",
     "as_json",
     "format_option",
+    "group_size_option",
     "key_option",
+    "mapping_of",
+    "mapping_option",
     "settings_of",
     "strict_option",
     "takes_methods",
@@ -36,6 +39,19 @@ format_option = click.option(
     "--format", metavar="NAME", help="Format of the file; default: told from what is in it."
 )
 key_option = click.option("--key", metavar="KEY", help="Which states count as the same, e.g. strip-digits.")
+mapping_option = click.option(
+    "--map",
+    "mapping",
+    metavar="FIELD=COLUMN",
+    multiple=True,
+    help="Which column holds a field, for rows of your own: reward=score.",
+)
+group_size_option = click.option(
+    "--group-size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Each N rollouts that follow each other are a group, whatever the file says.",
+)
 _METHOD_OPTIONS = (
     click.option(
         "--set",
@@ -57,6 +73,8 @@ _METHOD_OPTIONS = (
     click.option("--compat", metavar="NAME", help="Reproduce another implementation, e.g. verl."),
     click.option("--seed", type=int, default=0, show_default=True, help="Of resamples and of chance."),
     format_option,
+    mapping_option,
+    group_size_option,
     strict_option,
 )
 
@@ -70,16 +88,25 @@ class Settings:
         shared: parameters that were set for all.
         keywords: of `assign`.
         format: of the file; None: told from what is in it.
+        mapping: field to column, of rows of one's own.
+        group_size: rollouts a group by position; None: by the file's ids.
     """
 
     methods: tuple[str, ...]
     shared: Mapping[str, Any]
     keywords: Mapping[str, Any]
     format: str | None = None
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    group_size: int | None = None
 
     def reading(self) -> dict[str, Any]:
         """Return the keywords of `read`."""
-        return {"format": self.format, "strict": bool(self.keywords.get("strict"))}
+        return {
+            "format": self.format,
+            "strict": bool(self.keywords.get("strict")),
+            "mapping": self.mapping,
+            "group_size": self.group_size,
+        }
 
     def for_one(self) -> dict[str, Any]:
         """Return the keywords of `assign` for a single method."""
@@ -103,8 +130,10 @@ def takes_methods(*default: str) -> Callable[[Verb], Verb]:
         def parsed(*, methods: tuple[str, ...], settings: tuple[str, ...], **rest: Any) -> Any:
             names = ("key", "outcome_in_steps", "spread", "base", "compat", "seed", "strict")
             keywords = {name: rest.pop(name) for name in names}
-            format = rest.pop("format")
-            return verb(run=settings_of(methods, settings, format, **keywords), **rest)
+            file = {name: rest.pop(name) for name in ("format", "group_size")}
+            run = settings_of(methods, settings, **keywords)
+            run = replace(run, mapping=mapping_of(rest.pop("mapping")), **file)
+            return verb(run=run, **rest)
 
         command: Verb = parsed
         for option in reversed((_method_option(default), *_METHOD_OPTIONS)):
@@ -157,6 +186,15 @@ def settings_of(
             own[m].append(f"{parameter}={value}")
     keywords["spread"] = _spread(keywords.get("spread"))
     return Settings(tuple(_with(m, items) for m, items in own.items()), shared, keywords, format)
+
+
+def mapping_of(items: Iterable[str]) -> dict[str, str]:
+    """Return what ``--map`` says: field to column.
+
+    Raises:
+        ParamError: for a value that is not ``field=column``.
+    """
+    return dict(_pair(item, "--map") for item in items)
 
 
 def _with(method: str, items: list[str]) -> str:

@@ -3,6 +3,7 @@
 # Each module registers its formats.
 from accredit.readers import (
     atif,
+    chat_rows,
     document,
     inspect_log,
     jsonl,
@@ -32,6 +33,7 @@ __all__ = [
     "Limits",
     "Reading",
     "atif",
+    "chat_rows",
     "convert",
     "document",
     "formats",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +38,8 @@ def convert(
     *,
     strict: bool = False,
     limits: Limits | None = None,
+    mapping: Mapping[str, str] | None = None,
+    group_size: int | None = None,
 ) -> Converted:
     """Write the rollouts of a file or folder as a native file; nothing that was read is lost.
 
@@ -48,12 +51,14 @@ def convert(
         format: format of the source; None: told from its content.
         strict: stop at the first rollout that cannot be used.
         limits: bounds on what the source may ask for.
+        mapping: field to column, see `read`.
+        group_size: rollouts a group by position, see `read`.
 
     Raises:
         DataError: if the source cannot be read.
         StoreError: if the target cannot be written.
     """
     file_kind(target)  # an unknown ending is told before hours of reading
-    batch = read(source, format, strict=strict, limits=limits)
+    batch = read(source, format, strict=strict, limits=limits, mapping=mapping, group_size=group_size)
     path = save_batch(batch, target)
     return Converted(path, len(batch), batch.excluded, batch.findings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from accredit.data import Batch, Rollout
 from accredit.data.builder import BatchBuilder
 from accredit.errors import AccreditError, DataError, suggest
+from accredit.readers.columns import mapping_hint
 from accredit.store.decode import Decoder
 from accredit.store.limits import Limits
 from accredit.store.streams import Source
@@ -58,12 +59,14 @@ class Reading:
         limits: bounds.
         builder: takes the header, and findings by its ``log``.
         decoder: JSON lines to values, exactly.
+        mapping: which column holds a field, for columns of the user's own (field to column).
     """
 
     source: Source
     limits: Limits
     builder: BatchBuilder
     decoder: Decoder
+    mapping: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +159,14 @@ def _describe(head: Head) -> tuple[str, str]:
         return "is UTF-16 text", "Save it as UTF-8: iconv -f utf-16 -t utf-8"
     if head.columns:
         names = ", ".join(head.columns[:20])
-        return f"has columns {names}; no format knows these", f"Name them as a native record does: {_FIELDS}"
+        hint = mapping_hint(head.columns, "completion")
+        return f"has columns {names}; no format knows these", f"{hint}; or name them as a native record does"
     if isinstance(head.first, Mapping):
         names = ", ".join(str(k)[:40] for k in list(head.first)[:20])
         return f"has keys {names}; no format knows these", (
             f"Name them as a native record does ({_FIELDS}), or force a format: "
-            f"format={' or '.join(repr(n) for n in _FORMATS)}"
+            f"format={' or '.join(repr(n) for n in _FORMATS)}. "
+            f"{mapping_hint([str(k) for k in head.first][:20], 'completion')}"
         )
     if b"\0" in head.text or any(byte < 9 for byte in head.text[:512]):
         return f"holds bytes that are not text (it begins {head.magic[:8].hex(' ')})", (

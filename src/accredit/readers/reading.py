@@ -13,8 +13,10 @@ import numpy as np
 from accredit.data import Batch, Exclusion, FindingLog, Rollout
 from accredit.data.builder import BatchBuilder
 from accredit.errors import AccreditError, DataError
+from accredit.readers.columns import check_mapping
 from accredit.readers.formats import Format, Head, Reading, get_format, recognise
 from accredit.readers.parquet import parquet_head
+from accredit.readers.position import grouped_by_position
 from accredit.store.decode import Decoder
 from accredit.store.limits import Limits
 from accredit.store.streams import Source
@@ -42,6 +44,8 @@ def read(
     *,
     strict: bool = False,
     limits: Limits | None = None,
+    mapping: Mapping[str, str] | None = None,
+    group_size: int | None = None,
 ) -> Batch:
     """Return the rollouts of a file, a folder of files, or an iterable of records.
 
@@ -52,6 +56,8 @@ def read(
         format: a format by name; None: told from the content of each file.
         strict: raise at the first rollout that cannot be used, and at whatever would be mended.
         limits: bounds on what a file may ask for (see `Limits`).
+        mapping: field to column, for rows of one's own: ``{"reward": "score", "messages": "chat"}``.
+        group_size: each so many rollouts that follow each other are a group, whatever the file says.
 
     Raises:
         DataError: if the source cannot be read at all, or holds no rollout that can be used.
@@ -61,16 +67,47 @@ def read(
         >>> read([{"id": "a", "group": "g", "reward": 1, "steps": [{"action": "go"}]}]).n_steps
         1
     """
+    check_mapping(mapping or {})
     bounds = limits or Limits()
-    if not isinstance(source, str | Path):
-        return Batch.from_records(_checked(source), strict=strict)
-    path = Path(source)
+    if isinstance(source, str | Path):
+        batch = _read_path(
+            Path(source), _chosen(format, mapping), bounds, strict=strict, mapping=mapping or {}
+        )
+    elif mapping:
+        raise _mapped_records()
+    else:
+        batch = Batch.from_records(_checked(source), strict=strict)
+    return batch if group_size is None else grouped_by_position(batch, group_size)
+
+
+def _read_path(
+    path: Path, chosen: Format | None, limits: Limits, *, strict: bool, mapping: Mapping[str, str]
+) -> Batch:
     files = _files(path)
-    chosen = get_format(format) if format is not None else None
-    builder = BatchBuilder(str(source), strict=strict)
+    builder = BatchBuilder(str(path), strict=strict)
     one = _read_member if path.is_dir() else _read_file
-    parts: list[Batch] = [part for file in files for part in one(file, chosen, bounds, builder)]
+    parts: list[Batch] = [p for file in files for p in one(file, chosen, limits, builder, mapping)]
     return _joined(path, builder, parts)
+
+
+def _chosen(format: str | None, mapping: Mapping[str, str] | None) -> Format | None:
+    """Return the format that was asked for; a mapping is for rows of columns."""
+    if mapping and format not in (None, "chat"):
+        raise DataError(
+            f"format={format!r} has its own fields, and takes no mapping",
+            code="ACC901",
+            hint='Leave format out, or give format="chat"',
+        )
+    name = "chat" if mapping else format
+    return get_format(name) if name is not None else None
+
+
+def _mapped_records() -> DataError:
+    return DataError(
+        "a mapping is for the columns of a file, and the source is records",
+        code="ACC901",
+        hint="Write the data set to a file (`dataset.to_parquet(path)`), or rename its columns",
+    )
 
 
 def _checked(source: Any) -> Iterable[Mapping[str, Any] | Rollout]:
@@ -101,10 +138,12 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _read_member(path: Path, chosen: Format | None, limits: Limits, builder: BatchBuilder) -> Iterator[Batch]:
+def _read_member(
+    path: Path, chosen: Format | None, limits: Limits, builder: BatchBuilder, mapping: Mapping[str, str]
+) -> Iterator[Batch]:
     """Read a file of a folder: settings and logs lie beside rollouts, and one broken file stops no other."""
     try:
-        yield from _read_file(path, chosen, limits, builder)
+        yield from _read_file(path, chosen, limits, builder, mapping)
     except DataError as error:
         if builder.strict:
             raise
@@ -118,9 +157,11 @@ def _read_member(path: Path, chosen: Format | None, limits: Limits, builder: Bat
 _NO_ROLLOUTS = ("ACC902", "ACC903")
 
 
-def _read_file(path: Path, chosen: Format | None, limits: Limits, builder: BatchBuilder) -> Iterator[Batch]:
+def _read_file(
+    path: Path, chosen: Format | None, limits: Limits, builder: BatchBuilder, mapping: Mapping[str, str]
+) -> Iterator[Batch]:
     source = Source(path, limits)
-    reading = Reading(source, limits, builder, Decoder(limits, builder.log, strict=builder.strict))
+    reading = Reading(source, limits, builder, Decoder(limits, builder.log, strict=builder.strict), mapping)
     how = chosen or recognise(_head(source), path)
     for where, content in how.items(reading):
         if isinstance(content, Batch):

@@ -24,7 +24,8 @@ _USED = ("step", "prompt", "completion", "advantage")
 
 
 def _score(head: Head) -> int:
-    return 2 if set(_USED) <= top_keys(head) else 0
+    keys = top_keys(head)
+    return 3 if set(_USED) <= keys and "problem_id" not in keys else 0
 
 
 def _messages(given: Any, role: str, origin: Origin) -> Iterator[Message]:
