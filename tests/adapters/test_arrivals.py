@@ -64,3 +64,13 @@ def test_the_plugin_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "False False" == done.stdout.strip()
+
+
+def test_looking_a_module_up_does_not_use_the_action_up(package):
+    from importlib.util import find_spec
+
+    when_imported("late_module", "late_action:act")
+    assert "value = 1" in find_spec("late_module").loader.get_source("late_module")
+    import late_module
+
+    assert 2 == late_module.value

@@ -13,6 +13,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 from accredit.errors import AccreditError
 
@@ -65,15 +66,17 @@ class _Finder(importlib.abc.MetaPathFinder):
                 continue
             spec = finder.find_spec(fullname, path, target)
             if spec is not None and spec.loader is not None:
-                spec.loader = _Loader(spec.loader, _WAITING.pop(fullname))
+                spec.loader = _Loader(spec.loader)
                 return spec
         return None
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, loader: importlib.abc.Loader, actions: list[str]) -> None:
+    def __init__(self, loader: importlib.abc.Loader) -> None:
         self._loader = loader
-        self._actions = actions
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         """As the module's own loader does."""
@@ -84,5 +87,5 @@ class _Loader(importlib.abc.Loader):
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
-        for action in self._actions:
+        for action in _WAITING.pop(module.__name__, []):
             _act(module, action)
