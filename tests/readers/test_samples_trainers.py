@@ -13,7 +13,7 @@ import pytest
 
 from accredit import assign
 from accredit.readers import read
-from tests.readers.lookalikes import codes, column, rewards, steps
+from tests.readers.lookalikes import codes, column, of, rewards, steps
 
 SAMPLES = Path(__file__).parents[2] / ".." / "shared" / "samples"
 pytestmark = pytest.mark.skipif(
@@ -84,3 +84,38 @@ def test_math_python_is_five_groups_of_three():
     for r, record in enumerate(batch.records()):
         calls = sum(s["action"].count('{"code":') for s in record["steps"])
         assert record["metadata"]["total_tool_calls"] == calls, r
+
+
+# -- step labels --------------------------------------------------------------------------------
+
+
+def test_math_shepherd_has_the_signs_of_its_labels():
+    batch = sample("step-labels/math-shepherd.jsonl")
+    assert [5, 3, 2, 5, 5, 2, 3] == steps(batch)
+    signs = ["".join("-+"[int(v)] for v in of(batch, name, "label_S")) for name in batch.ids]
+    assert ["++++-", "---", "--", "-----", "+----", "--", "---"] == signs
+
+
+def test_prm800k_has_a_step_for_each_rated_one_and_keeps_the_siblings():
+    batch = sample("step-labels/prm800k.jsonl")
+    assert [6, 7, 5, 7, 9, 12] == steps(batch)
+    ends = [record["metadata"]["label"]["finish_reason"] for record in batch.records()]
+    assert ["solution", "found_error", "solution", "solution", "give_up", "solution"] == ends
+    assert [None] * 6 == rewards(batch)
+    assert [1, None, 1, 1, 1, 1] == of(batch, batch.ids[0], "label_S")
+    assert 5 == len(of(batch, batch.ids[0], "metadata_S")[1]["completions"])
+    assert None is of(batch, batch.ids[4], "label_S")[8]
+
+
+def test_math_aps_trees_have_a_rollout_a_leaf_and_their_roots_values():
+    batch = sample("step-labels/math-aps-tree.jsonl")
+    assert [137, 85, 20] == np.bincount(batch.group_R).tolist()
+    firsts = [batch.steps_of(int(np.argmax(batch.group_R == g)))[0] for g in range(3)]
+    assert [0.9375, 0.75, 0.25] == [column(batch, "value_S")[s] for s in firsts]
+    assert all((32 * v).is_integer() for v in column(batch, "value_S"))
+    assert untokened(batch)
+    nodes = [1, 1, 1]
+    for r, g in enumerate(batch.group_R):
+        fork = column(batch, "fork_step_R")[r]
+        nodes[g] += steps(batch)[r] - int(fork or 0)
+    assert [143, 90, 24] == nodes

@@ -130,7 +130,7 @@ def _fork(path: list[int], earlier: list[list[int]], nodes: list[Any], name: str
         if n > shared:
             best, shared = k, n
     steps = sum(_sampled(nodes[i]) for i in path[:shared])
-    if not shared:
+    if not steps:
         return {}
     return {"parent": f"{name}#{best}" if best else name, "fork_step": steps, "branch_kind": "fork"}
 
