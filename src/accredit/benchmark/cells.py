@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from collections.abc import Iterable
 
 import numpy as np
 
 from accredit.benchmark.equipment import SIGNALS, Entry, cost_of, equipped
 from accredit.benchmark.journal import Cell, Place
-from accredit.benchmark.plan import PLAIN, Setting, task_of
+from accredit.benchmark.plan import PLAIN, SEEDS_A_RUN, Setting, task_of
 from accredit.benchmark.scoring import Scorer
+from accredit.benchmark.structure import influence
 from accredit.engine import assign
 from accredit.errors import DataError
 from accredit.methods import get_method
@@ -64,8 +66,7 @@ def _cell(scorer: Scorer, place: Place, entry: Entry) -> Cell:
     if not entry.method:
         credit_D = credit_of(scorer, entry, place.seed)
         metrics = scorer.score(credit_D)
-        if scorer.sample.policy.success_rate is not None:
-            metrics["success_rate"] = scorer.sample.policy.success_rate
+        metrics |= _of_task(scorer) if entry.label == "truth" else {}
         return Cell(place, _rounded(metrics), bins=_bins(scorer, place, credit_D))
     begin = time.perf_counter()
     try:
@@ -74,8 +75,36 @@ def _cell(scorer: Scorer, place: Place, entry: Entry) -> Cell:
         return Cell(place, unable=error.message, code=error.code)
     seconds = time.perf_counter() - begin
     cost = cost_of(get_method(entry.method)[0].card, scorer.batch)
-    bins = _bins(scorer, place, credit_D)
-    return Cell(place, _rounded(scorer.score(credit_D)), cost, round(seconds, 6), bins=bins)
+    bins, memory = _bins(scorer, place, credit_D), _memory(scorer, place, entry)
+    return Cell(place, _rounded(scorer.score(credit_D)), cost, round(seconds, 6), bins=bins, memory=memory)
+
+
+def _of_task(scorer: Scorer) -> dict[str, float]:
+    """What is true of the task under its policy, whatever the credit."""
+    found, drawn = {}, scorer.sample
+    if drawn.policy.success_rate is not None:
+        found["success_rate"] = drawn.policy.success_rate
+    listened = influence(drawn.task, drawn.policy.probs_NA) if drawn.task.agents else None
+    return found if listened is None else {**found, "influence": listened}
+
+
+def _memory(scorer: Scorer, place: Place, entry: Entry) -> int | None:
+    """Most bytes that the assignment holds at once; a run of its own, since watching takes time.
+
+    One task a family is watched: the sizes of its arrays, not chance, are what it depends on.
+    """
+    if place.setting != PLAIN.name or place.seed % SEEDS_A_RUN:
+        return None
+    watched = tracemalloc.is_tracing()
+    if not watched:
+        tracemalloc.start()
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    credit_of(scorer, entry, place.seed)
+    found = tracemalloc.get_traced_memory()[1] - before
+    if not watched:
+        tracemalloc.stop()
+    return found
 
 
 def _bins(scorer: Scorer, place: Place, credit_D: Floats) -> tuple[tuple[float, ...], ...]:

@@ -13,7 +13,7 @@ from accredit.data import Batch, MethodCard
 from accredit.methods import catalog, get_method
 from accredit.worlds import Sample, Signals, evaluate
 
-__all__ = ["REFERENCES", "SIGNALS", "Entry", "cost_of", "entries", "equipped", "offered"]
+__all__ = ["REFERENCES", "SIGNALS", "Entry", "cost_of", "entries", "equipped", "offered", "wants_signals"]
 
 VALUE_ERROR = 0.1  # reward units: deviation of the critic that td and gae are given
 PRM_ERROR = 0.1  # of the chance of success that a process reward model gives
@@ -120,6 +120,26 @@ def offered(batch: Batch) -> list[str]:
     return [name for name in _COSTS if batch.has(name)]
 
 
+def _needs(card: MethodCard) -> list[list[str]]:
+    """Return the fields that meet each need of a method."""
+    alternatives = [need.split("|") for need in card.needs]
+    return alternatives + [[need] for need in _BEYOND_CARD.get(card.id, ())]
+
+
+def wants_signals(card: MethodCard) -> bool:
+    """Return whether a method reads any of the signals that are offered.
+
+    Args:
+        card: of the method.
+
+    Example:
+        >>> from accredit.methods import get_method
+        >>> wants_signals(get_method("grpo")[0].card), wants_signals(get_method("td")[0].card)
+        (False, True)
+    """
+    return any(field in _COLUMNS for fields in _needs(card) for field in fields)
+
+
 def cost_of(card: MethodCard, batch: Batch) -> dict[str, int]:
     """Return what a method's signals would have cost on a batch, by counter.
 
@@ -133,9 +153,7 @@ def cost_of(card: MethodCard, batch: Batch) -> dict[str, int]:
         {}
     """
     total: dict[str, int] = {}
-    alternatives = [need.split("|") for need in card.needs]
-    alternatives += [[need] for need in _BEYOND_CARD.get(card.id, ())]
-    for fields in alternatives:
+    for fields in _needs(card):
         columns = [c for f in fields for c in _COLUMNS.get(f, ()) if batch.has(c)]
         for name, n in _COSTS[columns[0]](batch).items() if columns else ():
             total[name] = total.get(name, 0) + n

@@ -46,7 +46,7 @@ def _table(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def _cell(fields: dict[str, Any]) -> dict[str, Any]:
     """One flat row: a column a measure and a counter, null where undefined."""
-    names = ("family", "setting", "seed", "method", "seconds", "unable")
+    names = ("family", "setting", "seed", "method", "seconds", "memory", "unable")
     flat = {name: fields[name] for name in names}
     flat |= {name: _float(fields["metrics"].get(name)) for name in MEASURES}
     return flat | {name: int(fields["cost"].get(name, 0)) for name in COUNTERS}
@@ -63,6 +63,7 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "p": row.p,
         "difference": None if row.versus is None else row.versus.value,
         "seconds": row.seconds,
+        "memory": row.memory,
         "unable": row.unable,
     }
     for name in MEASURES:

@@ -51,6 +51,8 @@ class Cell:
         unable: why it could not run; "" if it did.
         code: code of that reason.
         bins: calibration (``[place, said, true, n]`` a bin), where it was looked at.
+        curve: learning (``[score before, tokens]`` an update, then the last score), likewise.
+        memory: most bytes that the assignment held at once, where it was looked at.
     """
 
     place: Place
@@ -60,6 +62,8 @@ class Cell:
     unable: str = ""
     code: str = ""
     bins: Sequence[Sequence[float]] = ()
+    curve: Sequence[Sequence[float]] = ()
+    memory: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as one flat JSON-ready object."""
@@ -187,7 +191,8 @@ def _read(path: Path) -> tuple[dict[str, Any], list[Cell], int]:
 def _cell(fields: dict[str, Any]) -> Cell:
     place = Place(fields["family"], fields["setting"], int(fields["seed"]), fields["method"])
     rest = {k: fields[k] for k in ("metrics", "cost", "seconds", "unable", "code")}
-    return Cell(place, **rest, bins=fields.get("bins", ()))
+    seen = {k: fields[k] for k in ("bins", "curve", "memory") if k in fields}
+    return Cell(place, **rest, **seen)
 
 
 def _apart(found: Mapping[str, Any], header: Mapping[str, Any]) -> str:

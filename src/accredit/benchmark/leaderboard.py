@@ -55,6 +55,7 @@ class Row:
         tie: number of its group: methods of a group are not separable from the group's first.
         cost: mean cost a task, by counter.
         seconds: mean time of the assignment.
+        memory: most bytes that an assignment held at once; None where it was not watched.
         unable: why it could not run; "" if it did.
         bins: calibration over task seeds.
     """
@@ -69,6 +70,7 @@ class Row:
     tie: int | None = None
     cost: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
+    memory: int | None = None
     unable: str = ""
     bins: tuple[Calibrated, ...] = ()
 
@@ -185,6 +187,7 @@ def _row(
         tie,
         {k: float(np.mean([c.cost.get(k, 0) for c in ran])) for k in COUNTERS},
         0.0 if method in REFERENCES else float(np.mean([c.seconds for c in ran])),
+        max((c.memory for c in ran if c.memory is not None), default=None),
         bins=_calibrated(ran),
     )
 

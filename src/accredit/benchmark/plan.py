@@ -14,6 +14,9 @@ from accredit.worlds import FAMILIES, Noise, Task, make
 __all__ = ["PLAIN", "SCALES", "TASKS", "Scale", "Setting", "applies", "families_of", "scale_of", "task_of"]
 
 
+SEEDS_A_RUN = 1000  # task seeds of run n begin at n times this: those of different runs do not meet
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """How a task is played.

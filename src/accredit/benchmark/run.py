@@ -18,7 +18,7 @@ from accredit.benchmark.equipment import Entry, entries
 from accredit.benchmark.journal import Cell, Journal, Place, open_journal
 from accredit.benchmark.leaderboard import Board, boards_of
 from accredit.benchmark.orderings import duels_of, orderings_of
-from accredit.benchmark.plan import Scale, Setting, applies, families_of, scale_of
+from accredit.benchmark.plan import SEEDS_A_RUN, Scale, Setting, applies, families_of, scale_of
 from accredit.benchmark.repeats import repeated
 from accredit.store.atomic import atomic_file
 
@@ -95,17 +95,22 @@ class Bench:
     def save_page(self, path: str | Path) -> Path:
         """Write the page of results in Markdown (see `accredit.views.bench_page`).
 
+        A section on learning that the page has already stays.
+
         Args:
             path: ends in ``.md``.
 
         Raises:
             StoreError: if it cannot be written.
         """
-        from accredit.views.bench_page import page  # pictures come last
+        from accredit.views.bench_learning import with_learning  # pictures come last
+        from accredit.views.bench_page import page
 
-        with atomic_file(path) as out:
-            out.write(page(self.to_dict()).encode())
-        return Path(path)
+        target = Path(path)
+        before = target.read_text(encoding="utf-8") if target.exists() else ""
+        with atomic_file(target) as out:
+            out.write(with_learning(page(self.to_dict()), before).encode())
+        return target
 
     def __repr__(self) -> str:
         from accredit.views.bench_tables import bench_text  # pictures come last
@@ -172,7 +177,7 @@ def _tasks(names: Sequence[str], size: Scale, seed: int) -> Iterator[tuple[str, 
     for family in names:
         for setting in (s for s in size.settings if applies(family, s)):
             for i in range(setting.seeds or size.seeds):
-                yield family, setting, 1000 * seed + i
+                yield family, setting, SEEDS_A_RUN * seed + i
 
 
 def _run(

@@ -32,6 +32,9 @@ __all__ = ["command"]
 )
 @click.option("--no-resume", is_flag=True, help="Begin anew, whatever the folder holds.")
 @click.option("--docs", metavar="FILE", type=click.Path(), help="Write the page of results, in Markdown.")
+@click.option(
+    "--learning", is_flag=True, help="Teach policies by each credit instead: rooms and keydoor, four methods."
+)
 @as_json
 def command(
     families: str,
@@ -41,9 +44,13 @@ def command(
     out: str | None,
     no_resume: bool,
     docs: str | None,
+    learning: bool,
     as_json: bool,
 ) -> None:
     """Measure methods against exact truth: a leaderboard a task family, with intervals and costs."""
+    if learning:
+        _learning(families, methods, scale, seed, out, no_resume, docs, as_json)
+        return
     import accredit as ac
     from accredit.views.bench_tables import bench_blocks
     from accredit.views.tables import show
@@ -56,3 +63,25 @@ def command(
     if docs is not None:
         note(f"wrote {found.save_page(docs)}")
     emit_json(document) if as_json else show(bench_blocks(document))
+
+
+def _learning(
+    families: str,
+    methods: str,
+    scale: str,
+    seed: int,
+    out: str | None,
+    no_resume: bool,
+    docs: str | None,
+    as_json: bool,
+) -> None:
+    from accredit.benchmark.curves import learn
+    from accredit.views.bench_learning import learning_blocks
+    from accredit.views.tables import show
+
+    with progress("bench") as tell:
+        found = learn(families, methods, scale, seed=seed, out=out, resume=not no_resume, progress=tell)
+    document = found.to_dict()
+    if docs is not None:
+        note(f"wrote {found.save_page(docs)}")
+    emit_json(document) if as_json else show(learning_blocks(document))

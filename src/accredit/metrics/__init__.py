@@ -7,11 +7,19 @@ A credit that is constant where the truth is not carries no rank: it counts as 0
 from accredit.metrics.bias import Moments, moments
 from accredit.metrics.calibration import EDGES, Bin, calibration
 from accredit.metrics.gradients import GradientQuality, gradient_quality, softmax_gradient
+from accredit.metrics.influence import context_variance, mutual_information, plug_in_information
+from accredit.metrics.learning import reached, regret
 from accredit.metrics.measures import CRITICAL, MEASURES, Facts, Measure, measure
 from accredit.metrics.places import auroc, first_error, pivot_distance, top_hit
 from accredit.metrics.ranks import across_alternatives, kendall_by_unit, kendall_within, spearman_within
 from accredit.metrics.sizes import affine_nmse, mse, nmse, scale_of, sign_accuracy
-from accredit.metrics.structure import signal_coverage, telescoping_residual
+from accredit.metrics.structure import (
+    core_gap,
+    efficiency_residual,
+    largest_excess,
+    signal_coverage,
+    telescoping_residual,
+)
 
 __all__ = [
     "CRITICAL",
@@ -26,15 +34,23 @@ __all__ = [
     "affine_nmse",
     "auroc",
     "calibration",
+    "context_variance",
+    "core_gap",
+    "efficiency_residual",
     "first_error",
     "gradient_quality",
     "kendall_by_unit",
     "kendall_within",
+    "largest_excess",
     "measure",
     "moments",
     "mse",
+    "mutual_information",
     "nmse",
     "pivot_distance",
+    "plug_in_information",
+    "reached",
+    "regret",
     "scale_of",
     "sign_accuracy",
     "signal_coverage",

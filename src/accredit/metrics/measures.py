@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
+from accredit.metrics.influence import context_variance
 from accredit.metrics.places import auroc, first_error, pivot_distance, top_hit
 from accredit.metrics.ranks import across_alternatives, kendall_within, spearman_within
-from accredit.metrics.sizes import affine_nmse, mse, nmse, sign_accuracy
+from accredit.metrics.sizes import affine_nmse, mse, nmse, scale_of, sign_accuracy
 from accredit.metrics.structure import signal_coverage, telescoping_residual
 from accredit.typing import BoolArray, Floats, Ints
 
@@ -94,6 +97,19 @@ _ROWS = (
     Measure(
         "variance", "variance", "variance of a (state, action)'s credit over batches, over Var(truth)", "low"
     ),
+    Measure(
+        "within",
+        "within a context",
+        "variance of credit over what was tried in one state, over Var(truth), after the best scale",
+        "",
+        0.0,
+    ),
+    Measure(
+        "influence",
+        "influence",
+        "I(action; next agent's action), nats: of the task, with the truth alone",
+        "",
+    ),
     Measure("telescoping", "telescoping", "mean |sum of credit - (return - expected return)|", ""),
     Measure("coverage", "signal", "share of steps with credit other than 0", "", 0.0),
 )
@@ -156,10 +172,16 @@ def _of_critical(credit_S: Floats, facts: Facts) -> dict[str, float | None]:
 def _of_alternatives(credit_S: Floats, facts: Facts) -> dict[str, float | None]:
     if facts.state_S is None or facts.action_S is None:
         return {}
+    scaled = scale_of(credit_S, facts.truth_S) * credit_S
+    spread, whole = (
+        context_variance(scaled, facts.state_S),
+        float(np.var(facts.truth_S)) if scaled.size else 0.0,
+    )
+    within = None if spread is None or not whole else spread / whole
     found = across_alternatives(credit_S, facts.truth_S, facts.state_S, facts.action_S)
     if found is None:
-        return {}
-    return {"alternatives": found.per_state, "alternatives_pooled": found.pooled}
+        return {"within": within}
+    return {"within": within, "alternatives": found.per_state, "alternatives_pooled": found.pooled}
 
 
 def _of_sums(credit_S: Floats, facts: Facts) -> dict[str, float | None]:

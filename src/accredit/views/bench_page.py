@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from accredit.views.bench_tables import estimate_cell
+from accredit.views.bench_tables import estimate_cell, megabytes
 
 __all__ = ["page"]
 
@@ -206,14 +206,17 @@ def _costs(document: Mapping[str, Any]) -> str:
         found = [row for board in boards if (row := _row(board, method)) and not row["unable"]]
         if found:
             cells = [f"{sum(r['cost'].get(c, 0) for r in found) / len(found):,.0f}" for c in counters]
-            rows.append(
-                [f"`{method}`", *cells, f"{1000 * sum(r['seconds'] for r in found) / len(found):.1f}"]
-            )
+            time = f"{1000 * sum(r['seconds'] for r in found) / len(found):.1f}"
+            largest = max(found, key=lambda r: r.get("memory") or 0)
+            rows.append([f"`{method}`", *cells, time, megabytes(largest)])
     return (
         "## Cost\n\n"
         "What the signals of a method would cost, a task of the plain setting, mean over families.\n"
-        "The last column is the time of the arithmetic.\n\n"
-        + _table(["method", "continuations", "scored tokens", "judge calls", "critic calls", "ms"], rows)
+        "Time is that of the arithmetic; memory is the most that it held at once in any family, in MB\n"
+        "(- where it was not watched).\n\n"
+        + _table(
+            ["method", "continuations", "scored tokens", "judge calls", "critic calls", "ms", "peak MB"], rows
+        )
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from accredit.views.tables import Line, Table, number, plain, signed
 
-__all__ = ["bench_blocks", "bench_text", "estimate_cell"]
+__all__ = ["bench_blocks", "bench_text", "estimate_cell", "megabytes"]
 
 # Columns of a leaderboard: measure, heading.
 _SHOWN = (("tau", ">tau"), ("sign", ">sign"), ("useful", ">useful in failure"), ("gradient", ">gradient cos"))
@@ -54,6 +54,7 @@ _LEGEND = (
     "by a bootstrap over task seeds. tie: methods of one number cannot be separated from the first of them.",
     "vs grpo: NMSE minus grpo's on the same tasks; better or worse where it differs from 0 at the 5 % level,",
     "corrected (Holm) for the number of methods. Cost is what the signals would cost, a task.",
+    "MB: most memory that the arithmetic held at once, on the first task.",
 )
 
 
@@ -62,9 +63,14 @@ def _board(board: Mapping[str, Any]) -> Table:
     ran = [row for row in board["rows"] if not row["unable"]]
     used = [(name, title) for name, title in _COUNTED if any(row["cost"].get(name) for row in ran)]
     columns = ["method", ">tie", ">NMSE", "95 %", *(title for _, title in _SHOWN), ">vs grpo", ""]
-    columns += [title for _, title in used] + [">ms"]
+    columns += [title for _, title in used] + [">ms", ">MB"]
     full = [
-        [*cells, *(_count(row["cost"].get(name, 0.0)) for name, _ in used), _milliseconds(row)]
+        [
+            *cells,
+            *(_count(row["cost"].get(name, 0.0)) for name, _ in used),
+            _milliseconds(row),
+            megabytes(row),
+        ]
         for cells, row in zip(rows, ran, strict=True)
     ]
     skipped = f"; truth 0 on {board['skipped']} seeds, skipped" if board["skipped"] else ""
@@ -95,6 +101,12 @@ def estimate_cell(found: Mapping[str, Any] | None) -> tuple[str, str]:
 
 def _milliseconds(row: Mapping[str, Any]) -> str:
     return "-" if row["reference"] else number(1000 * row["seconds"], 3)
+
+
+def megabytes(row: Mapping[str, Any]) -> str:
+    """Return the peak memory of an assignment in 10^6 bytes; "-" where it was not watched."""
+    held = row.get("memory")
+    return "-" if held is None else f"{held / 1e6:.1f}"
 
 
 def _count(value: float) -> str:

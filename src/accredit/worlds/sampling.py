@@ -149,6 +149,7 @@ def sample(
     noise: Noise | None = None,
     seed: int = 0,
     signals: Signals | None = None,
+    policy: Policy | None = None,
 ) -> Sample:
     """Return rollouts of a task, with truth.
 
@@ -165,6 +166,7 @@ def sample(
         noise: what spoils the rollouts; default nothing.
         seed: of the sampling.
         signals: columns to supply; default log-probs and entropies.
+        policy: that plays; default the one of the success rate.
 
     Example:
         >>> from accredit.worlds import families
@@ -173,7 +175,7 @@ def sample(
         (8, 0.5, True)
     """
     spoilt, wanted = noise or Noise(), signals or Signals()
-    policy = make_policy(task, success_rate)
+    policy = policy or make_policy(task, success_rate)
     sizes = _sizes(task, groups, group_size, spoilt, seed)
     full = play(
         task,
