@@ -78,6 +78,18 @@ def test_the_scale_of_credit_does_not_matter(monkeypatch):
     assert np.array(taught("rooms", 0, GRPO, TINY).curve) == pytest.approx(plain, abs=1e-8)
 
 
+def test_a_blind_policy_moves_all_states_of_a_key_together():
+    task = make("keydoor", seed=1, shows_key=False)
+    assert task.blind
+    start = make_policy(task, 0.5)
+    scorer = learning._batch(task, GRPO, start, TINY, 0)
+    single = scorer.gradient(learning.credit_of(scorer, GRPO, task.seed)).reshape(task.n_states, -1)
+    tied = learning._gradient(task, GRPO, scorer)
+    for s in range(task.n_states):
+        same = [i for i in range(task.n_states) if task.keys[i] == task.keys[s]]
+        assert tied[s] == pytest.approx(sum(single[i] for i in same), abs=1e-12)
+
+
 def test_continuations_and_scored_tokens_are_charged():
     task = make("rooms", seed=0)
     start = make_policy(task, 0.2)

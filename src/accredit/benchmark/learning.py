@@ -193,8 +193,9 @@ def _gradient(task: Task, entry: Entry, scorer: Scorer) -> Floats:
     if not task.blind:
         return flat
     code, words = codes_of(task.keys)
-    tied: Floats = np.stack([np.bincount(code, column, len(words)) for column in flat.T], 1)[code]
-    return tied
+    tied = np.zeros((len(words), task.n_actions))
+    np.add.at(tied, code, flat)
+    return tied[code]
 
 
 def _tokens(entry: Entry, scorer: Scorer) -> float:
