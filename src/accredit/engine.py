@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import platform
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,15 +86,32 @@ def assign(
     how = Spread.of(spread)
     _refuse(found, chosen.card, base, {**implied, **params, **chosen.card.compat.get(compat or "", {})})
     index = Index(found, key, outcome_in_steps)
+    if seed is None and "stochastic" in chosen.card.tags:
+        seed = int(np.random.SeedSequence().generate_state(1)[0])  # told, so that the run can be repeated
     parts = _run(chosen, index, checked, base=base, state=state, seed=seed)
     _check_parts(chosen.card, parts, found)
     findings = (*parts.findings, *_run_findings(chosen.card, index, checked))
     if strict:
         _raise_strict(chosen.card, findings, parts.fallbacks)
-    parts = dataclasses.replace(parts, findings=findings)
+    steps = None if parts.steps is None else parts.steps + 0.0
+    parts = dataclasses.replace(parts, findings=findings, values=parts.values + 0.0, steps=steps)  # no -0.0
 
     def tokens() -> Any:
-        return spread_tokens(index, parts.values, how, per_token=parts.steps is not None)
+        spread_T = spread_tokens(index, parts.values, how, per_token=parts.steps is not None)
+        return np.add(spread_T, 0.0, out=spread_T)
+
+    again = partial(
+        assign,
+        method=method,
+        key=key,
+        outcome_in_steps=outcome_in_steps,
+        spread=how,
+        base=base,
+        compat=compat,
+        state=state,
+        seed=seed,
+        **params,
+    )
 
     in_force = {f.name: getattr(checked, f.name) for f in dataclasses.fields(checked)} | {
         "key": key if key is None or isinstance(key, str) else repr(key),
@@ -111,6 +129,7 @@ def assign(
         tokens,
         uncounted=_uncounted(index, checked),
         provenance=_provenance(found),
+        again=again,
     )
 
 
@@ -205,7 +224,7 @@ def _run_findings(card: MethodCard, index: Index, params: Any) -> tuple[Finding,
             Finding(
                 "ACC210",
                 "info",
-                "step rewards add up to the outcome in every scored rollout, so the outcome is not "
+                "step rewards add up to the outcome in every scored rollout that has them, so it is not "
                 "added again",
                 hint="Say outcome_in_steps='no' if step rewards come on top of the outcome",
             )

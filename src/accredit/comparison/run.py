@@ -168,7 +168,7 @@ def _row(label: str, credit: Credit, seconds: float | None) -> MethodRow:
         top * float(np.abs(scaled).mean()) if steps.size else 0.0,
         _share(rms(scaled - mean_R[rollout_S]), rms(scaled)),
         seconds,
-        credit.params,
+        dict(credit.params),
         credit.fallbacks,
         {reason: len(ids) for reason, ids in credit.uncounted.items()},
     )

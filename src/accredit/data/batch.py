@@ -165,6 +165,11 @@ class Batch:
         }
         return Batch(**(state | changes))
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        for array in (self.group_R, self.step_start_R1, self.token_start_S1):
+            array.flags.writeable = False  # forgotten in a pickle
+
     # -- sizes and access -------------------------------------------------------------------
 
     def __len__(self) -> int:
@@ -232,7 +237,7 @@ class Batch:
 
         True when some step reward is non-zero and ``reward`` equals the sum of the step rewards
         (1e-9) in every scored rollout that has step rewards. Decided once for a whole source;
-        slices inherit it.
+        slices inherit it. A rollout without any step reward keeps its outcome either way.
         """
         if self._outcome_in_steps is None:
             self._outcome_in_steps = _decide_outcome(self)

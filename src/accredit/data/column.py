@@ -53,6 +53,10 @@ class Column:
         if self.valid is not None:
             self.valid.flags.writeable = False
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Arrays forget in a pickle that they are read-only.
+        return Column, (self.level, self.values, self.valid, self.words, dict(self.provenance))
+
     @property
     def is_json(self) -> bool:
         """Whether the values are JSON objects rather than numbers or codes."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import pickle
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +16,7 @@ import numpy as np
 from accredit.data.batch import Batch
 from accredit.data.explanation import Explanation
 from accredit.data.finding import Exclusion, Finding
-from accredit.data.parts import MethodCard, Parts
+from accredit.data.parts import Explainer, MethodCard, Parts
 from accredit.errors import DataError
 from accredit.typing import Array, Floats, Ints
 
@@ -34,6 +37,11 @@ class Credit:
         spread: makes token advantages ``[T]`` (called once, on first use of ``tokens``).
         uncounted: rollouts that got no credit or joined no statistics, by reason.
         provenance: versions and what was done.
+        again: makes this credit from its batch once more; what an unpickled credit explains with,
+            for explainers do not travel.
+
+    Arrays are read-only, and so are ``params``, ``parts`` and ``extras``: what is explained, shown
+    and saved is what the method returned.  A credit can be pickled.
 
     Attributes:
         steps: float64 ``[S]``, credit of each step in the batch's order.
@@ -52,13 +60,14 @@ class Credit:
         *,
         uncounted: Mapping[str, tuple[str, ...]] | None = None,
         provenance: Mapping[str, Any] | None = None,
+        again: Callable[[Batch], Credit] | None = None,
     ) -> None:
         self.batch = batch
         self.card = card
-        self.params = dict(params)
+        self.params: Mapping[str, Any] = MappingProxyType(dict(params))
         self.result = parts
-        self.parts = dict(parts.parts)
-        self.extras = dict(parts.extras)
+        self.parts = _locked_all(parts.parts)
+        self.extras = _locked_all(parts.extras)
         self.findings: tuple[Finding, ...] = parts.findings
         self.fallbacks = dict(parts.fallbacks)
         self.uncounted = dict(uncounted or {})
@@ -66,8 +75,24 @@ class Credit:
         self.state = parts.state
         self.table = parts.table
         steps = parts.values if parts.steps is None else parts.steps
-        self.steps: Floats = steps
-        self._spread = spread
+        self.steps: Floats = _locked(steps)
+        self._spread: Callable[[], Floats] | None = spread
+        self._again = again
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__ | {"tokens": self.tokens, "_spread": None}
+        state.pop("_explainer", None)
+        state["result"] = dataclasses.replace(self.result, explain=None)
+        for name in ("params", "parts", "extras"):
+            state[name] = dict(state[name])
+        state["_again"] = self._again if _travels(self._again) else None
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        self.params = MappingProxyType(self.params)
+        self.parts, self.extras = _locked_all(self.parts), _locked_all(self.extras)
+        self.steps, self.tokens = _locked(self.steps), _locked(state["tokens"])
 
     @property
     def method(self) -> str:
@@ -82,7 +107,8 @@ class Credit:
     @cached_property
     def tokens(self) -> Floats:
         """Advantage of each policy token, float64 ``[T]``; 0 where a token is not trained."""
-        return self._spread()
+        assert self._spread is not None  # an unpickled credit brings its tokens
+        return _locked(self._spread())
 
     @property
     def excluded(self) -> tuple[Exclusion, ...]:
@@ -128,9 +154,20 @@ class Credit:
         steps = self.batch.steps_of(r)
         if not 0 <= step < len(steps):
             raise DataError(f"rollout {rollout!r} has {len(steps)} steps, no step {step}")
-        if self.result.explain is None:
+        if self._explainer is None:
             return Explanation(self.method, rollout, step, float(self.steps[steps[step]]), ())
-        return self.result.explain(steps[step])
+        return self._explainer(steps[step])
+
+    @cached_property
+    def _explainer(self) -> Explainer | None:
+        if self._spread is not None:
+            return self.result.explain
+        if self._again is None:
+            raise DataError(
+                f"this {self.method} credit was pickled without what explains it",
+                hint="Explain before pickling, or give a key or a state that can be pickled",
+            )
+        return self._again(self.batch).result.explain
 
     def padded(self, mask: Array, *, fill: float = 0.0) -> Array:
         """Return token advantages laid out like a trainer's padded batch.
@@ -212,6 +249,25 @@ class Credit:
         from accredit.views import notebook_html
 
         return notebook_html(self)
+
+
+def _locked(values: Array) -> Array:
+    """Return a view that cannot be written; the owner's array stays as it is."""
+    found = values.view()
+    found.flags.writeable = False
+    return found
+
+
+def _locked_all(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+    return MappingProxyType({name: _locked(np.asarray(values)) for name, values in arrays.items()})
+
+
+def _travels(again: Callable[[Batch], Credit] | None) -> bool:
+    try:
+        pickle.dumps(again)
+    except (pickle.PicklingError, AttributeError, TypeError):  # what pickle says of a lambda, by version
+        return False
+    return True
 
 
 def _split(values: Floats, start: Ints) -> list[Floats]:

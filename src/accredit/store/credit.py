@@ -116,7 +116,7 @@ def credit_header(credit: Credit) -> dict[str, Any]:
     return {
         "schema": CREDIT,
         "method": credit.method,
-        "params": credit.params,
+        "params": dict(credit.params),
         "card": credit.card.to_dict(),
         "versions": {k: v for k, v in credit.provenance.items() if isinstance(v, str)},
         "provenance": credit.provenance,

@@ -33,7 +33,7 @@ def credit_summary(credit: Credit, top: int = 10) -> dict[str, Any]:
         "schema": "accredit.summary/1",
         "method": credit.method,
         "title": credit.card.title,
-        "params": credit.params,
+        "params": dict(credit.params),
         **left_out([credit]),
         "sizes": {"groups": batch.n_groups, "steps": batch.n_steps, "tokens": batch.n_tokens},
         "coverage": credit.coverage,
