@@ -8,14 +8,17 @@ import math
 import numpy as np
 import pytest
 
-from accredit.benchmark import learning
+from accredit import metrics
+from accredit.benchmark import Scale, bench, learning
 from accredit.benchmark.curves import learn, learned_rows
 from accredit.benchmark.equipment import Entry
 from accredit.benchmark.journal import Cell, Place
 from accredit.benchmark.learning import LESSONS, Lesson, courses, highest, score_of, taught
+from accredit.benchmark.plan import PLAIN
 from accredit.benchmark.structure import influence
 from accredit.cli import run
 from accredit.errors import DataError, ParamError
+from accredit.views import bench_page
 from accredit.views.bench_learning import with_learning
 from accredit.worlds import make, make_policy
 
@@ -201,3 +204,30 @@ def test_influence_equals_the_sum_over_prefixes():
 
     second = sum(probs[0, a] * information((a,)) for a in range(3))
     assert influence(task, probs) == pytest.approx((information(()) + second) / 2, abs=1e-10)
+
+
+def test_the_bench_tells_influence_with_the_truth_and_peak_memory_with_each_method():
+    found = bench("rooms,team", ["gigpo"], Scale("tiny", 3, 2, (PLAIN,)))
+    team = found.board("team").row("truth")
+    tasks = [make("team", seed=i) for i in range(3)]
+    expected = np.mean([influence(t, make_policy(t, 0.5).probs_NA) for t in tasks])
+    assert team.metrics["influence"].value == pytest.approx(expected)
+    assert "influence" not in found.board("rooms").row("truth").metrics
+    assert "influence" not in found.board("team").row("gigpo").metrics
+    gigpo = found.board("rooms").row("gigpo")
+    assert 10**4 < gigpo.memory < 10**8
+    assert found.board("rooms").row("truth").memory is None
+    watched = [c.place.seed for c in found.cells if c.memory is not None]
+    assert {0} == set(watched)
+    page = bench_page.page(found.to_dict())
+    assert "| team | 0.0" in page
+    assert "peak MB" in page
+
+
+def test_variance_within_a_context_is_that_of_the_scaled_credit_over_the_truths():
+    """Two states; credit twice the truth comes to scale 1/2, so both have the truth's own spread."""
+    truth = np.array([1.0, -1.0, 0.5, 0.5])
+    zero = np.zeros(4, int)
+    facts = metrics.Facts(truth, zero, zero, state_S=np.array([0, 0, 1, 1]), action_S=np.array([0, 1, 0, 0]))
+    found = metrics.measure(2 * truth, facts)["within"]
+    assert found == pytest.approx(0.5 * (1.0 + 0.0) / np.var(truth))

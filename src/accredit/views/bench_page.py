@@ -28,6 +28,7 @@ def page(document: Mapping[str, Any]) -> str:
         _repeated(document),
         _against(document),
         _settings(document),
+        _influence(document),
         _orderings(document),
         _costs(document),
         _absent(document),
@@ -169,6 +170,28 @@ def _score(boards: Sequence[Mapping[str, Any]], method: str) -> str:
     better, worse = (sum(r["verdict"] == v for r in rows) for v in ("better", "worse"))
     mean = sum(r["versus"]["value"] for r in rows) / len(rows)
     return f"{better} / {worse}, {mean:+.2f}"
+
+
+def _influence(document: Mapping[str, Any]) -> str:
+    rows = []
+    for board in _boards(document, PLAIN):
+        truth = _row(board, "truth")
+        found = None if truth is None else truth["metrics"].get("influence")
+        if found is not None:
+            rows.append([board["family"], _nats(found)])
+    if not rows:
+        return ""
+    return (
+        "## Do agents listen to each other\n\n"
+        "Exact mutual information of an agent's action and the next agent's, in nats: a fact of the task,\n"
+        "not of a method. Where it is 0, the next agent acts as if nothing had been said.\n\n"
+        + _table(["family", "influence"], rows)
+    )
+
+
+def _nats(found: Mapping[str, Any]) -> str:
+    ends = "" if found["low"] is None else f" ({found['low']:.3f} to {found['high']:.3f})"
+    return f"{found['value']:.3f}{ends}"
 
 
 def _orderings(document: Mapping[str, Any]) -> str:
