@@ -8,6 +8,7 @@ import pty
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -258,6 +259,7 @@ def test_a_full_disk_and_full_memory_are_one_sentence(accredit, file, monkeypatc
 def test_help_and_catalogue_import_no_number_library(args):
     code = f"""
 import sys
+from pathlib import Path
 from accredit.cli import run
 run({args!r})
 print("MODULES", *sys.modules)"""
@@ -270,3 +272,30 @@ def test_the_bundled_files_are_found_by_name():
     assert samples.path("textworld").exists()
     with pytest.raises(KeyError, match="there are textworld"):
         samples.path("nope")
+
+
+@pytest.mark.parametrize(
+    ("verb", "source", "output"),
+    [
+        ("assign -m grpo", "r.jsonl", "r.jsonl"),
+        ("assign -m grpo", "r.jsonl", "link.jsonl"),
+        ("assign -m grpo -m gigpo", "r-gigpo.jsonl", "r.jsonl"),
+        ("report -m grpo", "r.html", "r.html"),
+    ],
+)
+def test_output_does_not_replace_the_rollouts(accredit, write, tmp_path, verb, source, output):
+    """``assign -o`` onto its own input replaced the rollouts by credit without a word."""
+    file = write(name=source)
+    before = Path(file).read_bytes()
+    (tmp_path / "link.jsonl").symlink_to(file)
+    done = accredit(*verb.split(), file, "-o", tmp_path / output)
+    assert 2 == done.code
+    assert "would replace the rollouts that are read" in done.err
+    assert before == Path(file).read_bytes()
+
+
+def test_output_does_not_replace_a_file_of_the_folder_that_is_read(accredit, file, tmp_path):
+    """``assign FOLDER -o`` onto one of its files replaced that one."""
+    before = Path(file).read_bytes()
+    assert 2 == accredit("assign", tmp_path, "-m", "grpo", "-o", file).code
+    assert before == Path(file).read_bytes()

@@ -55,6 +55,39 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     assert [path] == list(tmp_path.iterdir())
 
 
+def test_pipe_is_not_replaced_by_a_file(tmp_path):
+    """The rename put a file in the place of a pipe; `-o /dev/null`, as root, destroyed the device."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(StoreError, match="it is a pipe, not a file"), atomic_file(path):
+        raise AssertionError("opened")
+    assert path.is_fifo()
+    assert [path] == list(tmp_path.iterdir())
+
+
+def test_folder_as_target_is_named_in_one_sentence(tmp_path):
+    """The sentence was that of the system call: "Is a directory", and of which was not said."""
+    with (
+        pytest.raises(StoreError, match=f"{tmp_path} cannot be written: it is a folder"),
+        atomic_file(tmp_path),
+    ):
+        raise AssertionError("opened")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_link_stays_and_its_target_is_written(tmp_path, there):
+    """The rename replaced a symbolic link by the file, and left the old content where it pointed."""
+    (tmp_path / "far").mkdir()
+    target, link = tmp_path / "far" / "a.txt", tmp_path / "link"
+    if there:
+        target.write_text("old")
+    link.symlink_to(target)
+    with atomic_file(link) as out:
+        out.write(b"new")
+    assert link.is_symlink()
+    assert "new" == target.read_text()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_batch_that_cannot_be_written_leaves_no_file(tmp_path, kind):
     odd = Batch.from_records([{"id": "a", "steps": [{"metadata": {"x": object()}}]}])

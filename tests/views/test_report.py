@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 from html import unescape
 from html.parser import HTMLParser
@@ -14,7 +15,7 @@ import pytest
 
 import accredit as ac
 from accredit.data import Batch
-from accredit.errors import ParamError
+from accredit.errors import ParamError, StoreError
 from accredit.views import report
 from accredit.views.blocks import Block, unpack
 from tests.views.made import HOSTILE, hostile_records, made, records, result, token_result, value_result
@@ -271,3 +272,27 @@ def test_a_thousand_rollouts_of_20_x_60_stay_under_8_mb(tmp_path, record_propert
     assert size <= 8
     assert small <= 4
     assert re.search("whole", Page(path).block("index").head["textNote"])
+
+
+@pytest.mark.parametrize("name", ["rollouts.jsonl", "report"])
+def test_report_is_written_to_html_only(tmp_path, name):
+    """A report onto ``rollouts.jsonl`` replaced the rollouts by HTML."""
+    (tmp_path / name).write_text("rollouts")
+    with pytest.raises(StoreError, match="does not end in"):
+        report(token_result(made(1, 2)), tmp_path / name)
+    assert "rollouts" == (tmp_path / name).read_text()
+
+
+def test_report_does_not_replace_a_pipe(tmp_path):
+    """The report was renamed onto whatever stood there."""
+    os.mkfifo(tmp_path / "report.html")
+    with pytest.raises(StoreError, match="it is a pipe"):
+        report(token_result(made(1, 2)), tmp_path / "report.html")
+    assert (tmp_path / "report.html").is_fifo()
+
+
+def test_neighbour_of_another_run_is_left_alone(tmp_path):
+    """Two runs wrote one report through the same hidden file, each into the other's."""
+    (tmp_path / ".report.html.part").write_text("of another run")
+    report(token_result(made(1, 2)), tmp_path / "report.html")
+    assert "of another run" == (tmp_path / ".report.html.part").read_text()

@@ -9,7 +9,7 @@ import click
 
 import accredit as ac
 from accredit.cli.options import FILE, Settings, as_json, takes_methods
-from accredit.cli.output import emit_json, note, progress
+from accredit.cli.output import emit_json, note, progress, refuse_input
 from accredit.cli.running import compared, exit_code, rollouts_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ def command(file: str, run: Settings, output: str | None, top: int, as_json: boo
     """
     batch = rollouts_of(file, run)
     if len(run.methods) > 1:
-        return _several(batch, run, output, as_json=as_json)
+        return _several(batch, file, run, output, as_json=as_json)
+    if output:
+        refuse_input(output, file)
     with progress("assign") as tell:
         tell(0, 1, run.methods[0])
         credit = ac.assign(batch, run.methods[0], **run.for_one())
@@ -67,13 +69,15 @@ def _show(credit: Credit, top: int, *, as_json: bool) -> None:
         show(credit_blocks(summary))
 
 
-def _several(batch: Batch, run: Settings, output: str | None, *, as_json: bool) -> int:
+def _several(batch: Batch, file: str, run: Settings, output: str | None, *, as_json: bool) -> int:
     found = compared(batch, run, as_json=as_json)
     for label, credit in found.credits.items():
         if output:
             path = Path(output)
             name, dot, suffix = path.name.partition(".")
-            _save(credit, path.with_name(f"{name}-{_file_part(label)}{dot}{suffix}"))
+            path = path.with_name(f"{name}-{_file_part(label)}{dot}{suffix}")
+            refuse_input(path, file)
+            _save(credit, path)
     return exit_code(found)
 
 

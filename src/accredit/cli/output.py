@@ -9,11 +9,14 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 import click
 
-__all__ = ["Progress", "emit_json", "note", "progress"]
+from accredit.errors import ParamError
+
+__all__ = ["Progress", "emit_json", "note", "progress", "refuse_input"]
 
 _A_MINUTE = 60.0
 
@@ -48,6 +51,22 @@ def note(message: str) -> None:
     from accredit.views.plain import one_line
 
     click.echo(one_line(message), err=True)
+
+
+def refuse_input(output: str | Path, source: str) -> None:
+    """Refuse to write a result over what it was made from: the rollouts, or a file of their folder.
+
+    Raises:
+        ParamError: naming the output.
+    """
+    target, given = Path(output), Path(source)
+    if not target.exists() or not given.exists():
+        return
+    inside = given.is_dir() and given.resolve() in target.resolve().parents and target.is_file()
+    if inside or target.samefile(given):
+        raise ParamError(
+            f"-o {output} would replace the rollouts that are read", hint="Give the result another name"
+        )
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import click
 
 import accredit as ac
 from accredit.cli.options import FILE, Settings, as_json, takes_methods
-from accredit.cli.output import emit_json, note
+from accredit.cli.output import emit_json, note, refuse_input
 from accredit.cli.running import compared_quietly, exit_code, rollouts_of
 
 __all__ = ["command"]
@@ -38,6 +38,7 @@ def command(file: str, run: Settings, output: str, text: Any, title: str | None,
 
     Exit code 1: a method could not run.
     """
+    refuse_input(output, file)
     found = compared_quietly(rollouts_of(file, run), run, n_boot=0)
     for missing in found.unable:
         note(f"{missing.label} could not run: {missing.reason}")

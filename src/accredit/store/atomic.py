@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,14 +20,15 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file for writing that takes its name only when it is complete and on the disk.
 
     Bytes go to a hidden neighbour, which is flushed to the disk and renamed at the end. If the
-    block raises, or the process dies, whatever stood at ``path`` still stands there.
+    block raises, or the process dies, whatever stood at ``path`` still stands there. A symbolic link
+    stays, and what it points to is written.
 
     Args:
         path: where the file shall be; missing folders are made.
 
     Raises:
-        StoreError: if the folder cannot be written; what the block raises passes through, an
-            OSError as a StoreError.
+        StoreError: if the folder cannot be written, or ``path`` is there and no ordinary file; what
+            the block raises passes through, an OSError as a StoreError.
 
     Example:
         >>> import tempfile
@@ -36,7 +38,8 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
         >>> target.read_bytes()
         b'whole'
     """
-    target = Path(path)
+    _check_ordinary(Path(path))
+    target = Path(os.path.realpath(path))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name[:60]}.", suffix=".part", dir=target.parent)
@@ -56,6 +59,23 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
             raise _failed(target, error) from error
         raise
     _sync_folder(target.parent)
+
+
+def _check_ordinary(path: Path) -> None:
+    """Refuse a folder, device, pipe or socket: the rename at the end would put a file in its place."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return  # nothing there, or the writing itself says what is wrong
+    if stat.S_ISREG(mode):
+        return
+    kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
+    raise StoreError(
+        f"{path} cannot be written: it is a {kinds.get(stat.S_IFMT(mode), 'device')}, not a file",
+        code="ACC912",
+        where=str(path),
+        hint="Give the name of a file",
+    )
 
 
 def _mode_of(target: Path) -> int:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accredit.errors import ParamError
+from accredit.errors import ParamError, StoreError
+from accredit.store.atomic import atomic_file
 from accredit.typing import Ints
 from accredit.views.blocks import Block, pack
 from accredit.views.contrast import contrasts
@@ -51,7 +52,7 @@ def report(
 
     Args:
         results: one result, or several over the same batch (at most 8): then methods are compared.
-        path: the file to write. Past 10,000 rollouts a folder of that name (without ``.html``).
+        path: the file to write, ``.html``. Past 10,000 rollouts a folder of that name (without ``.html``).
         text: ``"full"``: whole texts and tokens; ``"preview"``: the first 160 to 200 characters and
             no tokens. None: full, and preview where full would be over 20 MB (the report says so).
         title: one line above the first sentence; None names the sizes.
@@ -62,6 +63,7 @@ def report(
 
     Raises:
         ParamError: results over different rollouts, none, or too many.
+        StoreError: if the name does not end in ``.html``, or the file cannot be written.
 
     Example:
         >>> import accredit as ac
@@ -76,7 +78,15 @@ def report(
     sheet = sheet_of(results)
     target = Path(path)
     writer = _Writer(sheet, title or _title(sheet), decode)
-    if len(sheet.ids) > FOLDER_PAST:
+    many = len(sheet.ids) > FOLDER_PAST
+    if target.suffix.lower() not in ((".html", ".htm", "") if many else (".html", ".htm")):
+        raise StoreError(
+            f"a report is an HTML file, and the name {target.name!r} does not end in .html",
+            code="ACC913",
+            where=str(target),
+            hint=f"Write {target.with_suffix('.html').name}",
+        )
+    if many:
         return _write_folder(writer, target, text)
     return _write_file(writer, target, text)
 
@@ -108,14 +118,8 @@ def _write_file(writer: _Writer, target: Path, text: TextMode | None, notice: st
 
 def _write_whole(target: Path, text: Iterable[str]) -> None:
     """Write a file that appears whole or not at all, also when the run is interrupted."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.part")
-    try:
-        with part.open("w", encoding="utf-8", newline="\n") as out:
-            out.writelines(text)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with atomic_file(target) as out:
+        out.writelines(piece.encode() for piece in text)
 
 
 def _blocks(
@@ -218,8 +222,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 def _write_folder(writer: _Writer, target: Path, text: TextMode | None) -> Path:
     """Write an index page over everything, and one page for every 2,000 rollouts."""
-    folder = target.with_suffix("") if target.suffix == ".html" else target
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = target.with_suffix("")
     sheet = writer.sheet
     of_group = np.full(len(sheet.names), -1)
     parts = list(_parts(sheet))
