@@ -31,7 +31,10 @@ from accredit.typing import Ints, Level, Scalar
 if TYPE_CHECKING:
     from accredit.data.batch import Batch
 
-__all__ = ["BatchBuilder"]
+__all__ = ["MAX_TOKENS", "BatchBuilder"]
+
+# Of one batch: 64 GiB of token credit.
+MAX_TOKENS = 1 << 33
 
 
 class BatchBuilder:
@@ -68,6 +71,7 @@ class BatchBuilder:
         self._context: ListSink | None = None
         self._reset_S: list[int] = []
         self._n_records = 0
+        self._n_tokens = 0
         self._torn: dict[str, str] = {}
 
     def add(self, record: Mapping[str, Any] | Rollout, where: str = "") -> bool:
@@ -88,6 +92,7 @@ class BatchBuilder:
         fields: Any = record.to_record() if isinstance(record, Rollout) else record
         try:
             parsed = parse_record(fields, place)
+            self._fit(parsed, place)
             self._claim(parsed, place)
         except DataError as error:
             name = _id_of(fields)
@@ -159,6 +164,15 @@ class BatchBuilder:
         origin = self.header.provenance
         return {"source": self.source, **({"origin": dict(origin)} if origin else {})}
 
+    def _fit(self, parsed: Parsed, place: str) -> None:
+        if self._n_tokens + sum(parsed.counts) > MAX_TOKENS:
+            raise DataError(
+                f"rollout {parsed.id!r} brings the batch to more than {MAX_TOKENS} policy tokens",
+                code="ACC110",
+                where=place,
+                hint="Mend n_tokens if it is wrong, or read the source in parts",
+            )
+
     def _claim(self, parsed: Parsed, place: str) -> None:
         rows = self._seen.get(parsed.id)
         if rows is None:
@@ -188,6 +202,7 @@ class BatchBuilder:
         self._group_R.append(self._groups.setdefault(key, len(self._groups)))
         self._steps_R.append(len(parsed.counts))
         self._tokens_S.extend(parsed.counts)
+        self._n_tokens += sum(parsed.counts)
         for name, value in parsed.rollout.items():
             _put(self._rollout, name, self._sink("rollout", name, value), [r], [value])
         for name, (rows, values) in parsed.steps.items():

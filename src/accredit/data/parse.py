@@ -18,11 +18,13 @@ from accredit.data.vocabulary import ALIASES, CONTROL, ROLLOUT_FIELDS, STATUSES,
 from accredit.errors import DataError
 from accredit.typing import Array, Scalar
 
-__all__ = ["Parsed", "Record", "parse_record"]
+__all__ = ["MAX_STEP_TOKENS", "Parsed", "Record", "parse_record"]
 
 Record: TypeAlias = Mapping[str, Any]
 Fields: TypeAlias = dict[str, tuple[list[int], list[Any]]]
 _SCALARS = {str, int, float, bool}
+# A count takes 8 bytes of credit a token without giving one: no memory for a slip of the pen.
+MAX_STEP_TOKENS = 1 << 24
 _LARGEST_ID = (1 << 63) - 1
 _PROMPTS = ("prompt_tokens", "context_tokens")
 
@@ -207,8 +209,9 @@ def _token_counts(steps: Fields, n_steps: int, name: str, place: str) -> list[in
 
 def _count(key: str, value: Any, step: int, name: str, place: str) -> int:
     if key == "n_tokens":
-        if type(value) is not int or value < 0:
-            raise _wrong(f"n_tokens of step {step}", value, "a whole number >= 0", name, place)
+        if type(value) is not int or not 0 <= value <= MAX_STEP_TOKENS:
+            allowed = f"a whole number from 0 to {MAX_STEP_TOKENS}"
+            raise _wrong(f"n_tokens of step {step}", value, allowed, name, place)
         return value
     try:
         return len(value)
