@@ -82,7 +82,8 @@ _WORDS = (
     "are charged, judges and critics are not. A course that never comes to 90 % of the optimum counts with\n"
     "all it spent. `truth` is the exact advantage as credit. ▲ ▼: less or more regret than grpo at the 5 %\n"
     "level after Holm over the methods. The learning rate of a method is set so that its first update has\n"
-    "the same length in logits as all others'; it is then constant."
+    "the same length in logits as all others'; it is then constant, so that what a method's own normalising\n"
+    "does to later updates (grpo divides by a group's deviation, rloo does not) is part of the result."
 )
 
 
