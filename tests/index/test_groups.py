@@ -1,9 +1,11 @@
 """Dense codes and group statistics against plain loops."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import accredit as ac
 from accredit.index import GroupStats, first_seen
 
 codes = st.lists(st.integers(-9, 9), max_size=30)
@@ -49,3 +51,34 @@ def test_statistics_are_those_of_the_counted_values_of_each_group(drawn):
             others = [values[j] for j, i in enumerate(ids) if i == g and use[j] and j != k]
             baseline = sum(others) / len(others) if others else 0.0
             np.testing.assert_allclose(stats.leave_one_out[k], baseline, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1.0, 1e100, 1e155, 1e200, 1e307, 2.0**1000])
+def test_huge_values_are_standardised_like_small_ones(size):
+    """The squares of values beyond 1e154 overflowed: the deviation was infinite and all credit 0."""
+    small = np.array([1.0, 0.0, 0.5, 0.0, 1.0, -1.0])
+    ids = np.array([0, 0, 0, 1, 1, 1])
+    expected = GroupStats(small, ids, 2).standardised(0.0)
+    np.testing.assert_allclose(GroupStats(size * small, ids, 2).standardised(0.0), expected, rtol=1e-12)
+    mixed = GroupStats(np.where(ids, size, 1.0) * small, ids, 2)
+    np.testing.assert_allclose(mixed.standardised(0.0), expected, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("method", [card.id for card in ac.catalog() if card.id != "prm"])
+def test_huge_rewards_are_never_silently_worth_nothing(method):
+    """Rewards of 1e155 and more: exactly zero credit for all, and warnings of numpy."""
+    step = {"state": "s", "action": "go", "agent": "a", "tokens": [1, 2], "value": 0.5}
+    step |= {"logprobs": [-1.0, -2.0], "logprobs_hindsight": [-1.0, -1.0]}
+    records = [
+        {"id": f"r{i}", "group": "g", "reward": reward, "reward_baseline": 0, "steps": [step]}
+        for i, reward in enumerate([1e155, -1e155, 1e200, 1e300])
+    ]
+    ac.check(records)
+    try:
+        credit = ac.assign(records, method)
+    except ac.AccreditError as error:
+        assert "large" in str(error)
+    else:
+        assert credit.steps.any()

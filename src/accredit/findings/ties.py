@@ -75,5 +75,6 @@ def _near(values: Floats | float, level: float) -> BoolArray:
     if not np.isfinite(level):
         return np.zeros_like(values, bool)
     size = np.maximum(1.0, np.maximum(np.abs(values), abs(level)))
-    found: BoolArray = np.abs(values - level) <= FLAT * size
+    with np.errstate(over="ignore"):  # infinitely far is not near
+        found: BoolArray = np.abs(values - level) <= FLAT * size
     return found

@@ -15,6 +15,7 @@ __all__ = ["FLAT", "GroupStats", "flat_groups"]
 # A group whose values spread by at most this share of max(1, max|value|) counts as a tie: the
 # rounding noise of its mean must not be divided by its (noise) deviation.
 FLAT = 1e-12
+_LARGE = 1e100
 
 
 def flat_groups(values: Array, ids: Ints, n: int, counted: BoolArray | None = None) -> BoolArray:
@@ -32,7 +33,7 @@ def flat_groups(values: Array, ids: Ints, n: int, counted: BoolArray | None = No
     np.minimum.at(low, ids, values)
     np.maximum.at(high, ids, values)
     size = np.maximum(np.abs(low), np.abs(high))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):  # an infinite spread is a spread
         flat: BoolArray = ~(high - low > FLAT * np.maximum(1.0, size))
     return flat
 
@@ -124,9 +125,12 @@ class GroupStats:
             deviation = self.centred
         else:
             deviation = (self.values - self.plain_mean[self.ids]) * self.use
+        unit = _units(deviation, self.ids, self.n)
+        if unit is not None:
+            deviation = deviation / unit[self.ids]
         square = segment_sum(deviation * deviation, self.ids, self.n)
         found: Floats = np.sqrt(_ratio(square, np.maximum(self.size - ddof, 0))) * ~self.flat
-        return found
+        return found if unit is None else found * unit
 
     def standardised(self, eps: float, ddof: int = 1) -> Floats:
         """Return ``(value - mean) / (std + eps)`` ``[m]``; 0 in a tie and where not counted."""
@@ -142,6 +146,18 @@ class GroupStats:
     def alone(self) -> BoolArray:
         """Counted values that have no other counted value in their group ``[m]``."""
         return (self.use > 0) & (self.size[self.ids] < 2)
+
+
+def _units(deviation: Floats, ids: Ints, n: int) -> Floats | None:
+    """Return a power of two for each group whose squares would overflow, else None.
+
+    Powers of two change no digit; other groups have the unit 1.
+    """
+    if not np.abs(deviation).max(initial=0.0) > _LARGE:
+        return None
+    top = np.ones(n)
+    np.maximum.at(top, ids, np.abs(deviation))
+    return np.where(top > _LARGE, np.ldexp(1.0, np.frexp(top)[1] - 1), 1.0)
 
 
 def _ratio(a: Floats, b: Floats) -> Floats:

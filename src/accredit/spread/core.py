@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from accredit.errors import ParamError, suggest
+from accredit.errors import DataError, ParamError, suggest
 from accredit.index import GroupStats, Index, row_of
 from accredit.index.groups import FLAT
 from accredit.typing import BoolArray, Floats, Ints
@@ -148,6 +148,9 @@ class Whitening:
         Args:
             values: ``[T]``.
             counted: ``[T]``.
+
+        Raises:
+            DataError: if their variance does not fit float64.
         """
         inside = values if counted.all() else values[counted]
         if not inside.size:
@@ -157,7 +160,14 @@ class Whitening:
         if tie or inside.size < 2:
             return cls(mean, 0.0, inside.size, tie=True)
         away = inside - mean
-        return cls(mean, float(away @ away) / (inside.size - 1), inside.size, tie=False)
+        with np.errstate(over="ignore"):
+            var = float(away @ away) / (inside.size - 1)
+        if not np.isfinite(var):
+            raise DataError(
+                f"values from {low:g} to {high:g} are too large to whiten",
+                hint="Scale the rewards down: their squares must fit float64",
+            )
+        return cls(mean, var, inside.size, tie=False)
 
     def of(self, values: Floats, counted: BoolArray, eps: float = 1e-8) -> Floats:
         """Return ``(x - mean) / sqrt(var + eps)`` of counted values; 0 elsewhere and in a tie.
