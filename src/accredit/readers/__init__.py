@@ -2,6 +2,7 @@
 
 # Each module registers its formats.
 from accredit.readers import (
+    art,
     atif,
     chat_rows,
     document,
@@ -16,9 +17,11 @@ from accredit.readers import (
     step_labels,
     swe_agent,
     tau_bench,
+    tinker,
     trl,
     verifiers,
     verifiers_trace,
+    verl_agent,
     verl_dump,
     who_when,
 )
@@ -34,6 +37,7 @@ __all__ = [
     "Item",
     "Limits",
     "Reading",
+    "art",
     "atif",
     "chat_rows",
     "convert",
@@ -52,9 +56,11 @@ __all__ = [
     "step_labels",
     "swe_agent",
     "tau_bench",
+    "tinker",
     "trl",
     "verifiers",
     "verifiers_trace",
+    "verl_agent",
     "verl_dump",
     "who_when",
 ]
