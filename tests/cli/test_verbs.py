@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import accredit as ac
+from tests.cli.conftest import records
+from tests.views.test_report import Page
 
 
 def _records(path):
@@ -267,3 +269,13 @@ def test_demo_opens_the_report_when_told(accredit, tmp_path, monkeypatch):
     assert [(tmp_path / "report.html").as_uri()] == opened
     assert {"grpo", "gigpo"} <= {m["label"] for m in found["comparison"]["methods"]}
     assert set(found["lacking"]).isdisjoint(m["label"] for m in found["comparison"]["methods"])
+
+
+def test_report_tells_what_check_tells(accredit, write, tmp_path):
+    """The report's data health called rollouts sound that `check` warns of."""
+    file = write([{**record, "reward": None} for record in records()[:2]] + records()[2:])
+    codes = {f["code"] for f in accredit("check", file, "--json").json()["findings"]}
+    assert 0 == accredit("report", file, "-m", "grpo", "-o", tmp_path / "r.html").code
+    page = Page(tmp_path / "r.html").block("index").head["health"]
+    assert codes
+    assert codes <= {f["code"] for f in page["findings"]}

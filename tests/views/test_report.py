@@ -296,3 +296,21 @@ def test_neighbour_of_another_run_is_left_alone(tmp_path):
     (tmp_path / ".report.html.part").write_text("of another run")
     report(token_result(made(1, 2)), tmp_path / "report.html")
     assert "of another run" == (tmp_path / ".report.html.part").read_text()
+
+
+def test_health_shows_what_check_found_once_a_code(tmp_path):
+    """The report said "Nothing wrong was found" of rollouts that `check` warns of."""
+    batch = Batch.from_records(
+        [
+            {"id": i, "group": "g", "reward": r, "steps": [{"action": "go"}]}
+            for i, r in zip("abc", (1, 0, None), strict=True)
+        ]
+    )
+    credit = ac.assign(batch, "grpo")
+    checked = ac.check(batch)
+    assert not checked.ok
+    shown = page_of(credit, tmp_path, findings=checked).block("index").head["health"]
+    assert shown["checked"]
+    assert checked.by_code().keys() <= {f["code"] for f in shown["findings"]}
+    assert sorted({f["code"] for f in shown["findings"]}) == sorted(f["code"] for f in shown["findings"])
+    assert not page_of(credit, tmp_path).block("index").head["health"]["checked"]

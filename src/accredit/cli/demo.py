@@ -68,7 +68,8 @@ def _report(found: Comparison, folder: Path) -> Path:
         note(f"the report shows the {REPORTED} methods that tell most beyond the outcome; not in it: {left}")
     reported = [found.credits[row.label] for row in telling[:REPORTED]]
     folder.mkdir(parents=True, exist_ok=True)
-    return ac.report(reported, folder / "report.html", title="SmolLM2-135M in TextWorld games")
+    title = "SmolLM2-135M in TextWorld games"
+    return ac.report(reported, folder / "report.html", title=title, findings=ac.check(reported[0].batch))
 
 
 def _show(found: Comparison, lacking: dict[str, list[str]], path: Path, *, as_json: bool) -> None:

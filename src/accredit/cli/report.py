@@ -39,10 +39,12 @@ def command(file: str, run: Settings, output: str, text: Any, title: str | None,
     Exit code 1: a method could not run.
     """
     refuse_input(output, file)
-    found = compared_quietly(rollouts_of(file, run), run, n_boot=0)
+    batch = rollouts_of(file, run)
+    found = compared_quietly(batch, run, n_boot=0)
     for missing in found.unable:
         note(f"{missing.label} could not run: {missing.reason}")
-    path = ac.report(list(found.credits.values()), output, text=text, title=title)
+    health = ac.check(batch, key=run.keywords["key"])
+    path = ac.report(list(found.credits.values()), output, text=text, title=title, findings=health)
     if as_json:
         unable = {u.label: u.reason for u in found.unable}
         size = path.stat().st_size

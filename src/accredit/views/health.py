@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,12 +23,18 @@ _BINS = 24
 _EXCLUDED_SHOWN = 50
 
 
-def health(sheet: Sheet) -> dict[str, Any]:
-    """Return findings, exclusions and distributions as JSON-ready fields."""
+def health(sheet: Sheet, checked: Sequence[Finding] | None = None) -> dict[str, Any]:
+    """Return findings, exclusions and distributions as JSON-ready fields.
+
+    Args:
+        sheet: the results.
+        checked: what `check` found in the rollouts; None if it was not asked.
+    """
     reward, ok = sheet.rollout_column("reward_R")
     lengths = np.diff(sheet.start_R1)
     return {
-        "findings": [_finding(sheet, f) for f in findings_of(sheet)],
+        "findings": [_finding(sheet, f) for f in findings_of(sheet, checked)],
+        "checked": checked is not None,
         "excluded": _excluded(sheet),
         "length": histogram(lengths, whole=True),
         "reward": histogram(reward[ok]),
@@ -38,11 +44,11 @@ def health(sheet: Sheet) -> dict[str, Any]:
     }
 
 
-def findings_of(sheet: Sheet) -> list[Finding]:
+def findings_of(sheet: Sheet, checked: Sequence[Finding] | None = None) -> list[Finding]:
     """Return all findings of the batch and of the results, one a code, errors first."""
     by_code: dict[str, Finding] = {}
     seen: set[Finding] = set()
-    for finding in _all_findings(sheet):
+    for finding in _all_findings(sheet, checked):
         if finding in seen:
             continue
         seen.add(finding)
@@ -124,10 +130,12 @@ def _visits(sheet: Sheet) -> dict[str, Any]:
     }
 
 
-def _all_findings(sheet: Sheet) -> Iterable[Finding]:
-    yield from sheet.batch.findings
+def _all_findings(sheet: Sheet, checked: Sequence[Finding] | None) -> Iterable[Finding]:
+    found = sheet.batch.findings if checked is None else checked  # `check` tells those of reading, too
+    yield from found
+    told = () if checked is None else {f.code for f in found}
     for credit in sheet.credits:
-        yield from credit.findings
+        yield from (f for f in credit.findings if f.code not in told)
 
 
 def _finding(sheet: Sheet, finding: Finding) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ from accredit.views.plain import one_line
 from accredit.views.sheet import Sheet, sheet_of
 
 if TYPE_CHECKING:
-    from accredit.data import Credit
+    from accredit.data import Credit, Finding
 
 __all__ = ["report"]
 
@@ -47,6 +47,7 @@ def report(
     text: TextMode | None = None,
     title: str | None = None,
     decode: Callable[[int], str] | None = None,
+    findings: Iterable[Finding] | None = None,
 ) -> Path:
     """Write results as an HTML report that opens by double click and needs no network.
 
@@ -57,6 +58,8 @@ def report(
             no tokens. None: full, and preview where full would be over 20 MB (the report says so).
         title: one line above the first sentence; None names the sizes.
         decode: token id -> its text, for the token strip; None shows ids.
+        findings: what `check` says of the rollouts; None: only what reading and the methods noticed,
+            and the report says so.
 
     Returns:
         The file to open.
@@ -77,7 +80,8 @@ def report(
         raise ParamError(f"text must be 'full' or 'preview', got {text!r}", code="ACC824")
     sheet = sheet_of(results)
     target = Path(path)
-    writer = _Writer(sheet, title or _title(sheet), decode)
+    given = None if findings is None else tuple(findings)
+    writer = _Writer(sheet, title or _title(sheet), decode, given)
     many = len(sheet.ids) > FOLDER_PAST
     if target.suffix.lower() not in ((".html", ".htm", "") if many else (".html", ".htm")):
         raise StoreError(
@@ -98,10 +102,11 @@ class _Writer:
     sheet: Sheet
     title: str
     decode: Callable[[int], str] | None
+    findings: tuple[Finding, ...] | None
 
 
 def _write_file(writer: _Writer, target: Path, text: TextMode | None, notice: str = "") -> Path:
-    head = _head(writer.sheet, writer.title, notice)
+    head = _head(writer, notice)
     blocks = (
         None if text == "preview" else _blocks(writer, head, "full", PREVIEW_PAST if text is None else None)
     )
@@ -138,12 +143,13 @@ def _blocks(
     return blocks
 
 
-def _head(sheet: Sheet, title: str, notice: str = "") -> dict[str, Any]:
+def _head(writer: _Writer, notice: str = "") -> dict[str, Any]:
     """Return the index head: names, methods, comparisons, health."""
+    sheet = writer.sheet
     reward, ok = sheet.rollout_column("reward_R")
     head: dict[str, Any] = {
         "format": "accredit.report/1",
-        "title": one_line(title),
+        "title": one_line(writer.title),
         "made": f"accredit {sheet.credits[0].provenance.get('accredit', '')}".strip(),
         "notice": notice,
         "ids": _distinct(sheet.ids),
@@ -152,7 +158,7 @@ def _head(sheet: Sheet, title: str, notice: str = "") -> dict[str, Any]:
         "methods": method_heads(sheet),
         "concentration": concentrations(sheet),
         "pairs": contrasts(sheet),
-        "health": health(sheet),
+        "health": health(sheet, writer.findings),
         "counts": _counts(sheet),
         "facts": _facts(sheet, reward, ok),
         "agents": list(sheet.texts("agent").words),
@@ -233,7 +239,7 @@ def _write_folder(writer: _Writer, target: Path, text: TextMode | None) -> Path:
             f"Part {number} of {len(parts)}: groups {groups[0] + 1} to {groups[-1] + 1} "
             f"of {len(sheet.names)}. The whole is in index.html."
         )
-        part = _Writer(sheet.pick(rows), writer.title, writer.decode)
+        part = replace(writer, sheet=sheet.pick(rows))
         _write_file(part, folder / _part_name(number), text, notice)
     return _write_index(writer, folder, [_part_name(int(n)) for n in of_group])
 
@@ -241,7 +247,7 @@ def _write_folder(writer: _Writer, target: Path, text: TextMode | None) -> Path:
 def _write_index(writer: _Writer, folder: Path, pages: Sequence[str]) -> Path:
     """Write the page over all groups: whole statistics, and the rollouts that it links to."""
     sheet = writer.sheet
-    head = _head(sheet, writer.title)
+    head = _head(writer)
     picked = _sampled(sheet, head)
     small = sheet.pick(picked)
     where = {int(s): i for i, s in enumerate(_steps_of(sheet, picked))}

@@ -65,6 +65,7 @@ function Twins({ model, place, step, shared }) {
 }
 
 export function Detail({ model, place, go, group, shared }) {
+  if (place.r !== null && !model.length(place.r)) return html`<aside class="detail" aria-label="Chosen step"><p class="note">${clip(model.ids[place.r], 60)} has no steps.</p></aside>`;
   if (place.r === null || place.s === null) return html`<aside class="detail" aria-label="Chosen step"><p class="note">Choose a step: j and k move, n and p jump to large credit.</p></aside>`;
   const step = model.start[place.r] + place.s;
   const local = step - model.start[model.first[place.g]];
