@@ -4,8 +4,8 @@ Rows of JSON Lines or Parquet, as a trainer's ``non_tensor_batch`` (and its tens
 Rollout: ``traj_uid``; its rows are joined and counted once, in order of ``step`` (``step_idx``, ``turn``) if
 that is there, else in order of the rows. Group: ``uid``. State: ``anchor_obs``, the environment's own. Step
 reward: ``rewards``; outcome: ``episode_rewards``, their sum. Tokens: ``responses`` where ``response_mask``
-is 1, with ``rollout_log_probs`` or ``old_log_probs``; the prompt is ``prompts`` where ``attention_mask`` is
-1. ``is_action_valid`` is a signal. Rows with a false ``active_masks`` are padding and no steps.
+is 1, with ``rollout_log_probs`` or ``old_log_probs``; prompt: ``prompts`` where ``attention_mask`` is 1.
+``is_action_valid`` is a signal. Rows with a false ``active_masks`` are padding and no steps.
 Missing: the action as text unless a column ``action``, ``output`` or ``response`` has it.
 """
 
