@@ -15,7 +15,7 @@ import accredit
 from accredit.data import Batch, Credit, Explanation, Finding, MethodCard, Parts, Rollout
 from accredit.data.vocabulary import ROLLOUT_FIELDS, STEP_FIELDS
 from accredit.errors import DataError, MissingSignal, ParamError
-from accredit.index import Index, Key, OutcomeInSteps, has_score_R
+from accredit.index import Index, Key, OutcomeInSteps, has_score_R, key_column
 from accredit.methods import Method, get_method
 from accredit.readers import read
 from accredit.spread import Spread, spread_tokens
@@ -84,7 +84,7 @@ def assign(
     chosen, implied = get_method(method)
     checked = chosen.make_params({**implied, **params}, compat)
     how = Spread.of(spread)
-    _refuse(found, chosen.card, base, {**implied, **params, **chosen.card.compat.get(compat or "", {})})
+    _refuse(found, chosen.card, key, base, {**implied, **params, **chosen.card.compat.get(compat or "", {})})
     index = Index(found, key, outcome_in_steps)
     if seed is None and "stochastic" in chosen.card.tags:
         seed = int(np.random.SeedSequence().generate_state(1)[0])  # told, so that the run can be repeated
@@ -146,10 +146,12 @@ def _run(
     return chosen.function(index, params, **extra)
 
 
-def _refuse(batch: Batch, card: MethodCard, base: str | None, given: Mapping[str, Any]) -> None:
+def _refuse(
+    batch: Batch, card: MethodCard, key: Key | None, base: str | None, given: Mapping[str, Any]
+) -> None:
     if base is not None and "reweights" not in card.tags:
         raise ParamError(f"method {card.id!r} takes no base method")
-    absent = missing_needs(batch, card)
+    absent = missing_needs(batch, card, key)
     if absent:
         raise MissingSignal(
             f"method {card.id!r} needs {_spoken(absent)}, which these rollouts lack",
@@ -176,12 +178,23 @@ def _alone(card: MethodCard) -> str:
     return "assign each group by itself"
 
 
-def missing_needs(batch: Batch, card: MethodCard) -> list[str]:
-    """Return the needs of a method that a batch does not meet, as the card words them."""
-    return [n for n in sorted(card.needs) if not any(_there(batch, f) for f in n.split("|"))]
+def missing_needs(batch: Batch, card: MethodCard, key: Key | None = None) -> list[str]:
+    """Return the needs of a method that a batch does not meet, as the card words them.
+
+    Args:
+        batch: the rollouts.
+        card: of the method.
+        key: state key; one that names another column takes it as the state.
+
+    Raises:
+        ParamError: if states are needed and the key is neither a normaliser nor a column.
+    """
+    return [n for n in sorted(card.needs) if not any(_there(batch, f, key) for f in n.split("|"))]
 
 
-def _there(batch: Batch, field: str) -> bool:
+def _there(batch: Batch, field: str, key: Key | None) -> bool:
+    if field == "state":
+        return batch.has(key_column(batch, key)[0])
     if field == "n_tokens":
         # Counts live in the offsets, they are no column; a slice without steps lacks nothing.
         return batch.n_tokens > 0 or not batch.n_steps
@@ -196,7 +209,8 @@ def _there(batch: Batch, field: str) -> bool:
 
 
 def _how_to_get(need: str) -> str:
-    known = [STEP_FIELDS[f] for f in need.split("|") if f in STEP_FIELDS]
+    table = {**STEP_FIELDS, **ROLLOUT_FIELDS}  # a need that both have means the rollout's
+    known = [table[f] for f in need.split("|") if f in table]
     made = " or ".join(f"{f.name} ({f.meaning}) from {f.probe}" for f in known if f.probe)
     fields = " or ".join(f"`{f}`" for f in need.split("|"))
     return f"Give {fields} in the records" + (f": {made}." if made else ".")

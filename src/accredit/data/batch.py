@@ -97,7 +97,7 @@ class Batch:
                 reason in ``excluded`` and in ``findings``.
 
         Raises:
-            DataError: strict only.
+            DataError: if it is a text, an open file or one record; strict: at a record that cannot be used.
         """
         from accredit.data.builder import build  # the builder makes Batches
 

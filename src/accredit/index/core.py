@@ -164,23 +164,31 @@ class Index:
         return np.asarray(self.batch.reward_S, np.float64)
 
     @cached_property
+    def _owed_R(self) -> BoolArray:
+        """Rollouts whose outcome is not in their step rewards ``[R]``.
+
+        All, unless step rewards contain the outcome; then those that have no step reward at all.
+        """
+        if not self.outcome_in_steps or not self.batch.has("reward_S"):
+            return np.ones(len(self.batch), bool)
+        given = self.batch.column("reward_S").mask(self.batch.n_steps)
+        return segment_sum(given, self.rollout_S, len(self.batch)) == 0
+
+    @cached_property
     def reward_S(self) -> Floats:
         """Step rewards r_t ``[S]`` by the reward convention: the outcome is in the last step."""
         found = self.paid_S.copy()
-        if not self.outcome_in_steps:
-            rows, last = last_of_row(self.batch.step_start_R1)
-            found[last] += self.outcome_R[rows]
+        rows, last = last_of_row(self.batch.step_start_R1)
+        found[last] += np.where(self._owed_R, self.outcome_R, 0.0)[rows]
         return found
 
     @cached_property
     def score_R(self) -> Floats:
         """Total return S_i = sum of r_t ``[R]``; a rollout without steps has its outcome."""
-        if not (self.outcome_in_steps or self.batch.has("reward_S")):
+        if not self.batch.has("reward_S"):
             return self.outcome_R
         paid = segment_sum(self.paid_S, self.rollout_S, len(self.batch))
-        if not self.outcome_in_steps:
-            return paid + self.outcome_R
-        return np.where(self.steps_R > 0, paid, self.outcome_R)
+        return paid + np.where(self._owed_R, self.outcome_R, 0.0)
 
     def return_S(self, gamma: float) -> Floats:
         """Return the discounted return-to-go of each step ``[S]``: sum_k gamma^(k-t) r_k."""
