@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 _LISTED = 40
+_OTHER_NAMES = {"epsilon": "eps", "lambda": "lam", "ppo": "gae"}
 
 
 class AccreditError(Exception):
@@ -106,10 +107,20 @@ class VersionError(StoreError):
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return `` Did you mean 'x'?`` for the nearest known name, else the list of known names."""
+    """Return `` Did you mean 'x'?`` for the nearest known name, else the list of known names.
+
+    Capitals do not count, and a few things have two names.
+
+    Example:
+        >>> suggest("Lambda", ["gamma", "lam"])
+        "Did you mean 'lam'?"
+    """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
+    spelled = {known_name.casefold(): known_name for known_name in names}
+    asked = name.casefold()
+    other = _OTHER_NAMES.get(asked, "")
+    near = [other] if other in spelled else difflib.get_close_matches(asked, spelled, n=1)
     if near:
-        return f"Did you mean {near[0]!r}?"
+        return f"Did you mean {spelled[near[0]]!r}?"
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return f"Known: {', '.join(names[:_LISTED])}{more}" if names else ""

@@ -8,6 +8,7 @@ import json
 import pyarrow as pa
 import pytest
 
+from accredit.data import Batch
 from accredit.errors import DataError, StoreError, VersionError
 from accredit.readers import Limits, read
 
@@ -418,3 +419,48 @@ def test_damaged_parquet_is_data_or_one_error(tmp_path):
             read(path)
         except (DataError, StoreError):
             continue
+
+
+def test_one_line_with_a_list_of_rollouts_is_a_document(tmp_path):
+    """What ``json.dump({"rollouts": [...]})`` writes was refused; over several lines it was read."""
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"rollouts": [json.loads(GOOD)], "model": "m"}))
+    assert ("ok",) == read(path).ids
+
+
+@pytest.mark.parametrize("source", [[1], [{"id": "a", "reward": "high"}], iter(["x"])])
+def test_records_of_which_none_can_be_used_are_an_error(source):
+    """They gave an empty batch without a word."""
+    with pytest.raises(DataError, match="none of the 1 rollouts of the records") as caught:
+        read(source)
+    assert "ACC916" == caught.value.code
+
+
+def test_no_records_are_an_empty_batch():
+    assert 0 == len(read([]))
+
+
+@pytest.mark.parametrize("of", [read, Batch.from_records])
+def test_open_file_is_no_source(tmp_path, of):
+    """The lines of a text handle were taken for records, and the batch was empty."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(GOOD)
+    with path.open() as handle, pytest.raises(DataError, match="path"):
+        of(handle)
+
+
+@pytest.mark.parametrize("source", ["abc", b"abc", {"id": "a", "steps": []}])
+def test_text_or_one_record_is_no_iterable_of_records(source):
+    """The letters of a text were taken for records, and the batch was empty."""
+    with pytest.raises(DataError, match=f"not a {type(source).__name__}"):
+        Batch.from_records(source)
+
+
+def test_gzip_cut_off_in_its_first_line_says_so(tmp_path):
+    """The error told of a line that ends in the middle, not that the file is cut off."""
+    path = tmp_path / "a.jsonl.gz"
+    steps = ", ".join(f'{{"action": "{i * 7919 % 1000}"}}' for i in range(2000))
+    path.write_bytes(gzip.compress(line(steps))[:2000])
+    with pytest.raises(DataError, match="is a broken gzip after") as caught:
+        read(path)
+    assert "ACC916" == caught.value.code

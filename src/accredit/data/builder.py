@@ -6,6 +6,7 @@ exclusion with its reason, never a half-read rollout.
 
 from __future__ import annotations
 
+import io
 from array import array
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -281,6 +282,13 @@ def _id_of(record: Any) -> str:
 
 def build(records: Iterable[Record | Rollout], source: str = "", strict: bool = False) -> Batch:
     """Return the Batch of an iterable of records (see `Batch.from_records`)."""
+    if isinstance(records, str | bytes | bytearray | Mapping | io.IOBase):
+        kind = "an open file" if isinstance(records, io.IOBase) else f"a {type(records).__name__}"
+        raise DataError(
+            f"records are an iterable of dicts or Rollouts, not {kind}",
+            code="ACC901",
+            hint="Give a list of records, or the path of a file to `read`",
+        )
     builder = BatchBuilder(source, strict=strict)
     for record in records:
         builder.add(record)

@@ -21,6 +21,8 @@ def _score(head: Head) -> int:
     text = head.text.lstrip(_BLANK)
     if text.startswith(b"["):
         return 1
+    if isinstance(head.first, Mapping) and isinstance(head.first.get("rollouts"), list):
+        return 1
     # An object that does not end in its first line; settings lie beside rollouts, and are none.
     if not text.startswith(b"{") or head.first is not None or b"\n" not in text or b'"' not in text:
         return 0

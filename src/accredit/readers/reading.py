@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -77,6 +78,8 @@ def read(
         raise _mapped_records()
     else:
         batch = Batch.from_records(_checked(source), strict=strict)
+        if len(batch) == 0 and batch.excluded:
+            raise _nothing_usable("the records", "", batch)
     return batch if group_size is None else grouped_by_position(batch, group_size)
 
 
@@ -111,7 +114,7 @@ def _mapped_records() -> DataError:
 
 
 def _checked(source: Any) -> Iterable[Mapping[str, Any] | Rollout]:
-    if isinstance(source, Mapping | bytes) or not isinstance(source, Iterable):
+    if isinstance(source, Mapping | bytes | io.IOBase) or not isinstance(source, Iterable):
         raise DataError(
             f"a source is a path or an iterable of records, not a {type(source).__name__}",
             code="ACC901",
@@ -221,7 +224,7 @@ def _joined(path: Path, builder: BatchBuilder, parts: list[Batch]) -> Batch:
     read = builder.build()
     whole = _concat(([read] if len(read) or read.excluded or not parts else []) + parts)
     if len(whole) == 0 and whole.excluded:
-        raise _nothing_usable(path, whole.excluded)
+        raise _nothing_usable(path.name, str(path), whole)
     if len(whole) == 0 and not builder.header and not parts:
         raise _nothing_known(path, whole) if whole.findings else _empty(path)
     return whole
@@ -257,11 +260,12 @@ def _nothing_known(path: Path, whole: Batch) -> DataError:
     return DataError(found.message, code=found.code, where=found.where or str(path), hint=found.hint)
 
 
-def _nothing_usable(path: Path, excluded: tuple[Exclusion, ...]) -> DataError:
-    shown = "; ".join(f"{e.where or e.id}: {e.reason}" for e in excluded[:3])
+def _nothing_usable(name: str, where: str, whole: Batch) -> DataError:
+    broken = [f.message for f in whole.findings if f.code == "ACC909"]
+    shown = "; ".join([*broken, *(f"{e.where or e.id}: {e.reason}" for e in whole.excluded[:3])])
     return DataError(
-        f"none of the {len(excluded)} rollouts of {path.name} can be used. {shown}",
+        f"none of the {len(whole.excluded)} rollouts of {name} can be used. {shown}",
         code="ACC916",
-        where=str(path),
+        where=where,
         hint="Mend the first of them and read again; `accredit convert` writes the native form",
     )
