@@ -5,10 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+import accredit as ac
+from accredit.errors import DataError
+from accredit.readers import Limits
 from tests.cli.conftest import records
 
 VERBS = [
@@ -166,3 +173,48 @@ def test_a_place_that_cannot_be_written_gets_one_sentence(accredit, file, tmp_pa
         done = accredit(*args)
         assert done.code in (2, 3), args
         assert 1 == len(done.err.splitlines()), done.err
+
+
+def test_pipe_is_read(tmp_path):
+    """A pipe has no size, and was said to be empty: ``accredit check <(cat rollouts.jsonl)``."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(gzip.compress(_lines(records())),))
+    writer.start()
+    assert len(records()) == len(ac.read(path))
+    writer.join()
+
+
+def test_standard_input_is_read(file):
+    """``-`` was looked for as a file, and ``/dev/stdin`` was said to be empty where it is a pipe."""
+    command = [sys.executable, "-m", "accredit", "check", "--json", "-"]
+    done = subprocess.run(command, input=Path(file).read_bytes(), capture_output=True)
+    assert len(records()) == json.loads(done.stdout)["summary"]["rollouts"]["read"]
+
+
+def test_empty_pipe_is_empty(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(b"",))
+    writer.start()
+    with pytest.raises(DataError, match="pipe is empty") as caught:
+        ac.read(path)
+    assert str(path) == caught.value.where
+    writer.join()
+
+
+def test_pipe_without_end_stops_at_the_limit(tmp_path):
+    """A copy of a pipe is bounded as a file is."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=_fill, args=(path,))
+    writer.start()
+    with pytest.raises(DataError, match="more than the limit of 1,000"):
+        ac.read(path, limits=Limits(total_bytes=1000))
+    writer.join()
+
+
+def _fill(path):
+    with suppress(BrokenPipeError), path.open("wb") as out:
+        while True:
+            out.write(b"x" * 100_000)

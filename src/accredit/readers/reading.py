@@ -20,6 +20,7 @@ from accredit.readers.parquet import parquet_head
 from accredit.readers.position import grouped_by_position
 from accredit.store.decode import Decoder
 from accredit.store.limits import Limits
+from accredit.store.spool import seekable
 from accredit.store.streams import Source
 
 __all__ = ["read"]
@@ -53,7 +54,7 @@ def read(
     Everything that is read is either in the batch or in ``batch.excluded`` with its reason.
 
     Args:
-        source: path of a file or folder, or records.
+        source: path of a file, folder or pipe (``"-"``: standard input), or records.
         format: a format by name; None: told from the content of each file.
         strict: raise at the first rollout that cannot be used, and at whatever would be mended.
         limits: bounds on what a file may ask for (see `Limits`).
@@ -86,11 +87,13 @@ def read(
 def _read_path(
     path: Path, chosen: Format | None, limits: Limits, *, strict: bool, mapping: Mapping[str, str]
 ) -> Batch:
-    files = _files(path)
     builder = BatchBuilder(str(path), strict=strict)
     one = _read_member if path.is_dir() else _read_file
-    parts: list[Batch] = [p for file in files for p in one(file, chosen, limits, builder, mapping)]
-    return _joined(path, builder, parts)
+    with seekable(path, limits) as place:
+        parts: list[Batch] = [
+            p for file in _files(place) for p in one(file, chosen, limits, builder, mapping)
+        ]
+        return _joined(path, builder, parts)
 
 
 def _chosen(format: str | None, mapping: Mapping[str, str] | None) -> Format | None:
