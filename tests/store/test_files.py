@@ -6,6 +6,7 @@ import json
 import os
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import accredit as ac
@@ -331,3 +332,38 @@ def test_annotation_must_fit_its_rollout(tmp_path, batch):
     for changes, words in (({"rollout": "z"}, "not among"), ({"rollout": "b"}, "which has 1")):
         with pytest.raises(DataError, match=words):
             read_annotations(write(tmp_path / "a.jsonl", [annotation(**changes)]), batch)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_credit_tells_its_rows(tmp_path, batch, kind):
+    saved = read_credit(save_credit(ac.assign(batch, "grpo"), tmp_path / f"c.{kind}"))
+    assert len(saved.rollout_S) == saved.header["rows"]
+
+
+@pytest.mark.parametrize("cut", ["jsonl", "parquet"])
+def test_credit_cut_between_rows_is_refused(tmp_path, batch, cut):
+    """A file that ended at the end of a line was read as if it were whole."""
+    path = save_credit(ac.assign(batch, "grpo"), tmp_path / f"c.{cut}")
+    if cut == "jsonl":
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    else:
+        pq.write_table(pq.read_table(path)[:-1], path)
+    with pytest.raises(DataError, match="holds 3 of 4 steps") as caught:
+        read_credit(path)
+    assert "ACC915" == caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "c.jsonl is empty"),
+        (json.dumps(RECORDS[0]) + "\n", "holds rollouts, not credit"),
+        ('{"rollout": "a", "step": 0}\n', "has no header of credit"),
+    ],
+)
+def test_what_is_no_credit_is_said(tmp_path, text, says):
+    """Of an empty file, and of rollouts, it was said that they have schema None."""
+    path = tmp_path / "c.jsonl"
+    path.write_text(text)
+    with pytest.raises(DataError, match=says):
+        read_credit(path)

@@ -32,6 +32,7 @@ from accredit.typing import Array, Floats, Ints, Scalar
 __all__ = ["SavedCredit", "read_credit", "save_credit"]
 
 _ROWS_AT_ONCE = 1 << 15
+_GIVE = "Give a file that `credit.save` wrote"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,6 +122,7 @@ def credit_header(credit: Credit) -> dict[str, Any]:
         "versions": {k: v for k, v in credit.provenance.items() if isinstance(v, str)},
         "provenance": credit.provenance,
         "input_hash": batch.batch_hash,
+        "rows": batch.n_steps if _has_steps(credit) else 0,
         "rollouts": {"read": len(batch) + len(batch.excluded), "used": len(batch), "steps": batch.n_steps},
         "excluded": [e.to_dict() for e in batch.excluded],
         "uncounted": {reason: list(ids) for reason, ids in credit.uncounted.items()},
@@ -228,14 +230,15 @@ def read_credit(path: str | Path, *, limits: Limits | None = None) -> SavedCredi
             f"{where.name} is not a credit file: {type(error).__name__}: {str(error)[:200]}",
             code="ACC915",
             where=str(where),
-            hint="Give a file that `credit.save` wrote",
+            hint=_GIVE,
         ) from error
 
 
 def _read_parquet(path: Path) -> SavedCredit:
     table = pq.read_table(path)
     header = json.loads((table.schema.metadata or {}).get(KEY, b"{}"))
-    check_schema(header.get("schema"), CREDIT, str(path))
+    _check_kind(header, header | dict.fromkeys(table.column_names), path)
+    _check_rows(header, table.num_rows, path)
     advantages = table["advantages"].combine_chunks()
     parts: dict[str, Floats] = {}
     if "parts" in table.column_names:
@@ -271,11 +274,13 @@ def _numbers(array: Any) -> Floats:
 
 def _read_lines(path: Path, limits: Limits) -> SavedCredit:
     objects = read_objects(path, CREDIT, limits)
-    _, header = next(objects, ("", {}))
+    _, header = next(objects, ("", None))
+    if header is None:
+        raise DataError(f"{path.name} is empty", code="ACC902", where=str(path), hint=_GIVE)
     if not is_header(header):
-        check_schema(header.get("schema"), CREDIT, str(path))
-        raise ValueError("the header is missing")
+        _check_kind({}, header, path)
     rows = [msgspec.convert(row, _Row) for _, row in objects]
+    _check_rows(header, len(rows), path)
     names = tuple(rows[0].parts) if rows else ()
     return SavedCredit(
         header,
@@ -288,6 +293,27 @@ def _read_lines(path: Path, limits: Limits) -> SavedCredit:
         offsets(np.array([len(r.advantages) for r in rows], np.int64)),
         {name: _joined([r.parts[name] for r in rows]) for name in names},
     )
+
+
+def _check_kind(header: Mapping[str, Any], first: Mapping[str, Any], path: Path) -> None:
+    """Say what a file is that has no header of credit; ``first`` has the keys of its first row."""
+    if "schema" in header:
+        check_schema(header["schema"], CREDIT, str(path))
+        return
+    what = "holds rollouts, not credit" if "steps" in first else "has no header of credit"
+    raise DataError(f"{path.name} {what}", code="ACC915", where=str(path), hint=_GIVE)
+
+
+def _check_rows(header: Mapping[str, Any], rows: int, path: Path) -> None:
+    """Refuse a file that was cut between two rows: nothing else in it shows that."""
+    wanted = header.get("rows", rows)  # files of early releases do not tell
+    if wanted != rows:
+        raise DataError(
+            f"{path.name} holds {rows:,} of {wanted:,} steps",
+            code="ACC915",
+            where=str(path),
+            hint="Copy or write the file again",
+        )
 
 
 class _Row(msgspec.Struct):
