@@ -1,14 +1,15 @@
 """Every snippet of the README and the docs runs, in the order of its page.
 
 ```python blocks of a page share one namespace; ```pycon blocks run as doctests, so their output is
-compared; of ```console blocks the lines that begin with `$ accredit` run. All run in an empty folder
-that holds `rollouts.jsonl`, the bundled rollouts.
+compared; of ```console blocks the lines that begin with `$ accredit` run. All run in a folder that
+holds `rollouts.jsonl`, the bundled rollouts, and `truth.parquet`, a truth about some of their steps.
 """
 
 from __future__ import annotations
 
 import doctest
 import gzip
+import json
 import re
 import shlex
 import subprocess
@@ -19,23 +20,42 @@ import pytest
 
 import accredit
 from accredit.methods import _registry
+from accredit.store.truth import read_truth, save_truth
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if "_notes" not in p.parts)]
 FENCE = re.compile(r"^```(python|pycon|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SAMPLES = Path(accredit.__file__).parent / "samples"
 DONE, FINDINGS = 0, 1
+LONG = {"bench"}  # takes minutes to hours and has tests of its own: here only its help
 
 
 def _snippets(page: Path) -> list[tuple[str, str]]:
     return FENCE.findall(page.read_text())
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The bundled rollouts, and a made-up truth: the step that got a reward was worth it."""
+    made = tmp_path_factory.mktemp("files")
+    rollouts = gzip.decompress((SAMPLES / "textworld.jsonl.gz").read_bytes())
+    (made / "rollouts.jsonl").write_bytes(rollouts)
+    records = [json.loads(line) for line in rollouts.splitlines()]
+    rows = [
+        {"rollout": r["id"], "step": t, "advantage": float(step.get("intermediate_reward") or 0)}
+        for r in records
+        for t, step in enumerate(r.get("steps", ()))
+    ]
+    (made / "truth.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    save_truth(read_truth(made / "truth.jsonl"), made / "truth.parquet")
+    return made
+
+
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """The working folder of a page: the bundled rollouts, unpacked, as rollouts.jsonl."""
-    sample = (SAMPLES / "textworld.jsonl.gz").read_bytes()
-    (tmp_path / "rollouts.jsonl").write_bytes(gzip.decompress(sample))
+def folder(files, tmp_path, monkeypatch):
+    """The working folder of a page."""
+    for name in ("rollouts.jsonl", "truth.parquet"):
+        (tmp_path / name).write_bytes((files / name).read_bytes())
     monkeypatch.chdir(tmp_path)
     for name in ("_METHODS", "_ALIASES"):  # methods that a page registers end with the page
         monkeypatch.setattr(_registry, name, dict(getattr(_registry, name)))
@@ -55,7 +75,9 @@ def _run_doctest(block: str, page: Path, namespace: dict[str, object]) -> None:
 def _run_console(block: str) -> None:
     for line in block.splitlines():
         if line.startswith("$ accredit"):
-            command = [sys.executable, "-m", "accredit", *shlex.split(line[2:])[1:]]
+            verb = shlex.split(line[2:])[1:]
+            verb += ["--help"] if verb[0] in LONG else []
+            command = [sys.executable, "-m", "accredit", *verb]
             done = subprocess.run(command, capture_output=True, text=True)
             assert done.returncode in {DONE, FINDINGS}, f"{line}\n{done.stdout}{done.stderr}"
             assert "Traceback" not in done.stderr, f"{line}\n{done.stderr}"
