@@ -77,8 +77,10 @@ def test_every_expected_key_is_compared(path):
     content = json.loads(path.read_text())
     for key in content["expected"]:
         changed = copy.deepcopy(content)
-        changed["expected"][key][-1] = None
-        _fails_with(changed, f"{key}[{len(content['expected'][key]) - 1}]: expected ")
+        values = changed["expected"][key]
+        last = len(values) - 1 if isinstance(values, list) else next(reversed(values))
+        values[last] = None
+        _fails_with(changed, f"{key}[{last}]: expected " if isinstance(values, list) else f"{key}")
 
 
 def test_an_unknown_method_fails(content):
