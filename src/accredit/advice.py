@@ -268,7 +268,7 @@ def _unlock(missing: Sequence[str]) -> str:
     said = []
     for need in missing:
         known = [table[f] for f in need.split("|") for table in (ROLLOUT_FIELDS, STEP_FIELDS) if f in table]
-        made = [f"{f.name} from {f.probe}" for f in known if f.probe]
+        made = dict.fromkeys(f"{f.name} from {f.probe}" for f in known if f.probe)
         said.append(" or ".join(made) if made else f"{need.replace('|', ' or ')} in the records")
     return "; ".join(said)
 

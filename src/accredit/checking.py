@@ -40,12 +40,12 @@ def check(
         ['ACC111']
     """
     batch = rollouts if isinstance(rollouts, Batch) else read(rollouts, strict=strict)
-    return examine(batch, None if method is None else _plan(batch, method), key=key, strict=strict)
+    return examine(batch, None if method is None else _plan(batch, method, key), key=key, strict=strict)
 
 
-def _plan(batch: Batch, method: str) -> Plan:
+def _plan(batch: Batch, method: str, key: Key | None) -> Plan:
     chosen, implied = get_method(method)
     params = chosen.make_params(implied)
-    missing = tuple(missing_needs(batch, chosen.card))
+    missing = tuple(missing_needs(batch, chosen.card, key))
     in_force = {f.name: getattr(params, f.name) for f in dataclasses.fields(params)}
     return Plan(chosen.card, in_force, missing)

@@ -76,9 +76,8 @@ def test_huge_rewards_are_never_silently_worth_nothing(method):
         for i, reward in enumerate([1e155, -1e155, 1e200, 1e300])
     ]
     ac.check(records)
-    try:
-        credit = ac.assign(records, method)
-    except ac.AccreditError as error:
-        assert "large" in str(error)
+    if method == "reinforce-pp":
+        with pytest.raises(ac.AccreditError, match="too large to whiten"):
+            ac.assign(records, method)
     else:
-        assert credit.steps.any()
+        assert ac.assign(records, method).steps.any()

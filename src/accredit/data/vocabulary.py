@@ -59,7 +59,7 @@ CONTROL = frozenset({"id", "group", "steps", "rewards", "truncated", "schema"})
 ALIASES: Mapping[str, str] = {"values": "token_values"}
 
 ROLLOUT_FIELDS = _table(
-    Field("reward", "reward_R", "number", "outcome of the rollout; null = unscored"),
+    Field("reward", "reward_R", "number", "outcome of the rollout; null = unscored", "a verifier"),
     Field("status", "status_R", "word", "finished, truncated, failed or rejected"),
     Field("policy_version", "policy_version_R", "word", "version of the policy that played it"),
     Field("final_state", "final_state_R", "word", "state after the last step"),
@@ -80,8 +80,14 @@ STEP_FIELDS = _table(
     Field("agent", "agent_S", "word", "role that took the step"),
     Field("tokens", "token_T", "tokens", "policy token ids"),
     Field("n_tokens", "token_start_S1", "number", "number of policy tokens where ids are unknown"),
-    Field("logprobs", "logprob_T", "signal", "log-probability of each token, nats", "probe rescore"),
-    Field("entropies", "entropy_T", "signal", "next-token entropy, nats", "probe rescore"),
+    Field(
+        "logprobs",
+        "logprob_T",
+        "signal",
+        "log-probability of each token, nats",
+        "a rescoring of the same tokens",
+    ),
+    Field("entropies", "entropy_T", "signal", "next-token entropy, nats", "a rescoring of the same tokens"),
     Field("token_values", "token_value_T", "signal", "V of the prefix before each token", "a critic"),
     Field("value", "value_S", "number", "V of the state before the step", "a critic"),
     Field("text", "text_S", "word", "what the policy saw or said, for people"),
@@ -93,14 +99,14 @@ STEP_FIELDS = _table(
         "logprobs_hindsight_T",
         "signal",
         "log-probability of each token with the outcome in the prompt, nats",
-        "probe rescore",
+        "a rescoring of the same tokens",
     ),
     Field(
         "logprobs_teacher",
         "logprobs_teacher_T",
         "signal",
         "log-probability of each token under a teacher, nats",
-        "probe rescore",
+        "a rescoring of the same tokens",
     ),
     Field("report", "report_S", "word", "what came back for the subtask of this step"),
     Field("features", "features_S", "vector", "physical features of the state before the step"),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from accredit.index import NORMALISERS, Index, first_seen, segment_sum, word_keys
+from accredit.index import NORMALISERS, Index, first_seen, key_column, segment_sum, word_keys
 from accredit.typing import BoolArray, Ints, Scalar
 
 __all__ = ["Revisits", "normaliser_gains", "revisits", "state_column"]
@@ -37,9 +37,7 @@ def state_column(index: Index) -> str:
     Args:
         index: of the batch.
     """
-    head = index.key.partition("+")[0] if isinstance(index.key, str) else ""
-    other = head and head not in NORMALISERS and index.batch.has(f"{head}_S")
-    return f"{head}_S" if other else "state_S"
+    return key_column(index.batch, index.key)[0]
 
 
 def revisits(index: Index) -> Revisits | None:

@@ -6,7 +6,7 @@ from accredit.index.graph import StateGraph
 from accredit.index.groups import GroupStats, flat_groups
 from accredit.index.rewards import carrier_S, has_score_R, token_returns, token_rewards
 from accredit.index.segments import discounted_sum, last_of_row, row_of, segment_sum, shifted
-from accredit.index.states import NORMALISERS, Key, similar_clusters, state_codes, word_keys
+from accredit.index.states import NORMALISERS, Key, key_column, similar_clusters, state_codes, word_keys
 
 __all__ = [
     "NORMALISERS",
@@ -21,6 +21,7 @@ __all__ = [
     "flat_groups",
     "group_members",
     "has_score_R",
+    "key_column",
     "last_of_row",
     "rollout_term",
     "row_of",

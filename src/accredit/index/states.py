@@ -21,6 +21,7 @@ __all__ = [
     "Key",
     "Normaliser",
     "final_state_codes",
+    "key_column",
     "similar_clusters",
     "state_codes",
     "word_keys",
@@ -97,8 +98,12 @@ def state_codes(batch: Batch, key: Key | None) -> tuple[Ints, int]:
     Args:
         batch: must have the column.
         key: see `word_keys`.
+
+    Raises:
+        ParamError: for a key that is neither a normaliser nor a column.
+        DataError: if the column is absent.
     """
-    column_name, rest = _column_of(batch, key)
+    column_name, rest = key_column(batch, key)
     column = batch.column(column_name)
     keys = word_keys(column.words or (), rest)
     return _own_codes(keys[column.values], int(keys.max(initial=-1)) + 1, column)
@@ -115,7 +120,7 @@ def final_state_codes(batch: Batch, key: Key | None) -> tuple[Ints, Ints, int]:
     Returns:
         Step codes, final codes (-1 where absent), number of codes.
     """
-    column_name, rest = _column_of(batch, key)
+    column_name, rest = key_column(batch, key)
     final = batch.columns.get("final_state_R")
     if final is None or column_name != "state_S":
         codes, n = state_codes(batch, key)
@@ -139,12 +144,31 @@ def _own_codes(codes: Ints, n: int, column: Column) -> tuple[Ints, int]:
     return codes, n + missing.size
 
 
-def _column_of(batch: Batch, key: Key | None) -> tuple[str, Key | None]:
+def key_column(batch: Batch, key: Key | None) -> tuple[str, Key | None]:
+    """Return the column that a key takes as the state, and the normalisers that remain of the key.
+
+    Args:
+        batch: need not have the column ``state_S``.
+        key: see `state_codes`.
+
+    Raises:
+        ParamError: if the key begins with no normaliser and no word column of the steps.
+
+    Example:
+        >>> steps = [{"observation": "At 10:30: a hall"}]
+        >>> batch = Batch.from_records([{"id": "a", "group": "g", "steps": steps}])
+        >>> key_column(batch, "observation+strip-clocks"), key_column(batch, "strip-clocks")
+        (('observation_S', 'strip-clocks'), ('state_S', 'strip-clocks'))
+    """
     if isinstance(key, str):
         head, _, tail = key.partition("+")
-        name = f"{head}_S"
-        if head not in NORMALISERS and batch.has(name) and batch.column(name).words is not None:
-            return name, tail or None
+        if head.strip() not in NORMALISERS:
+            named = [
+                name[:-2] for name, c in batch.columns.items() if c.level == "step" and c.words is not None
+            ]
+            if head not in named:
+                raise ParamError(f"no state key {head!r}", hint=suggest(head, [*NORMALISERS, *named]))
+            return f"{head}_S", tail or None
     return "state_S", key
 
 

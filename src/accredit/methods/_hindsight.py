@@ -26,7 +26,7 @@ def step_means(index: Index, column: str, field: str) -> Floats:
         raise MissingSignal(
             f"rollout {rollout!r} step {int(index.position_S[s])} has no {field}",
             code="ACC401",
-            hint=f"Give {field} at every step with tokens (probe rescore)",
+            hint=f"Give {field} at every step with tokens (from a rescoring of the same tokens)",
         )
     values = np.asarray(signal.values, np.float64)
     return segment_sum(values, index.step_T, index.batch.n_steps) / np.maximum(index.tokens_S, 1)

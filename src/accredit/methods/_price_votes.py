@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from accredit.errors import DataError
-from accredit.index import Index, segment_sum, word_keys
+from accredit.index import Index, key_column, segment_sum, word_keys
 from accredit.index.states import final_state_codes
 from accredit.typing import Array, Floats, Ints, Scalar
 
@@ -131,9 +131,10 @@ def _key_codes(index: Index, moments: list[Any]) -> tuple[Ints, Ints]:
     codes, ends, _ = final_state_codes(index.batch, index.key)
     if not moments:
         return codes, ends
-    column = index.batch.column("state_S")
+    name, rest = key_column(index.batch, index.key)
+    column = index.batch.column(name)
     words = (*(column.words or ()), *moments)
-    keys = word_keys(words, index.key if index.key is not None else [])
+    keys = word_keys(words, rest if rest is not None else [])
     known = column.mask(index.batch.n_steps)
     split = len(column.words or ())
     fresh = int(keys.max(initial=-1)) + 1 + np.arange(codes.size)
@@ -279,6 +280,6 @@ def _moments(index: Index) -> Callable[[int], list[Scalar | list[float]]]:
     if index.batch.has("features_S"):
         rows: list[Scalar | list[float]] = index.batch.features_S.tolist()
         return lambda r: rows[start[r] : start[r + 1]]
-    column = index.batch.column("state_S")
+    column = index.batch.column(key_column(index.batch, index.key)[0])
     words, known = column.decoded().tolist(), column.mask(index.batch.n_steps).tolist()
     return lambda r: [words[s] for s in range(start[r], start[r + 1]) if known[s]]

@@ -17,6 +17,7 @@ from accredit.index import (
     GroupStats,
     Index,
     first_seen,
+    key_column,
     rollout_term,
     similar_clusters,
     visit_term,
@@ -85,7 +86,7 @@ def episode_stats(index: Index, counted: BoolArray, over: str) -> GroupStats:
 
 def missing_states(index: Index) -> int:
     """Return the number of steps without a state key."""
-    column = index.batch.columns.get("state_S")
+    column = index.batch.columns.get(key_column(index.batch, index.key)[0])
     if column is None or column.valid is None:
         return 0
     return int((~column.valid).sum())
@@ -101,7 +102,7 @@ def _episode(stats: GroupStats, params: Params) -> Floats:
 def _anchors(index: Index, params: Params) -> Ints:
     if params.similarity is None:
         return first_seen(index.state_S) if params.pool_across_groups else index.anchor_S
-    column = index.batch.column("state_S")
+    column = index.batch.column(key_column(index.batch, index.key)[0])
     words = column.decoded().tolist()
     if column.valid is not None or not all(isinstance(w, str) for w in words):
         raise DataError(

@@ -19,6 +19,7 @@ from accredit.index import (
     Index,
     discounted_sum,
     first_seen,
+    key_column,
     last_of_row,
     rollout_term,
     segment_sum,
@@ -178,7 +179,7 @@ def _sets(index: Index, params: Params) -> Ints:
     """Return the set in which each turn is compared ``[S]``."""
     if params.align == "turn":
         return first_seen(index.group_S * (int(index.position_S.max(initial=0)) + 1) + index.position_S)
-    if not index.batch.has("state_S"):
+    if not index.batch.has(key_column(index.batch, index.key)[0]):
         raise MissingSignal(
             "align='state' compares turns of one state, and these rollouts have no `state`",
             code="ACC401",

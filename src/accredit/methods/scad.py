@@ -203,7 +203,7 @@ def _teacher(index: Index, worker: BoolArray, params: Params) -> tuple[Floats, t
             "ACC416",
             "warning",
             "no teacher log-probs: workers of failed rollouts get nothing",
-            hint="Give logprobs_teacher and logprobs at the workers' tokens (probe rescore)",
+            hint="Give logprobs_teacher and logprobs at the workers' tokens (by rescoring the same tokens)",
         )
         return np.zeros(batch.n_tokens), (missing,)
     teacher, student = batch.column("logprobs_teacher_T"), batch.column("logprob_T")
