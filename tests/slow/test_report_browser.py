@@ -309,3 +309,18 @@ def test_a_folder_opens_its_parts(browser: Any, tmp_path: Path, monkeypatch: pyt
         assert "part-" in visit.page.url
         assert "Part " in visit.page.locator("main .notice").first.inner_text()
         assert visit.said == []
+
+
+def test_a_rollout_without_steps_has_no_detail_and_no_complaint(browser: Any, tmp_path: Path):
+    """Its step 0 was drawn all the same: the browser complained of a bar of width NaN %."""
+    empty = [
+        {"id": name, "group": "g", "reward": reward, "steps": []} for name, reward in (("a", 1), ("z", 0))
+    ]
+    full = [{"id": "m", "group": "g", "reward": 1, "steps": [{"state": "s", "action": "go"}] * 2}]
+    for number, rollouts in enumerate((empty[:1] + full + empty[1:], empty)):
+        path = report(ac.assign(rollouts, "grpo"), tmp_path / f"{number}.html")
+        for name in ("a", "z"):
+            for view in VIEWS:
+                with Visit(browser, path, hash_=f"#/r/{name}/s/0?view={view}") as visit:
+                    visit.settle()
+                    assert visit.said == []
