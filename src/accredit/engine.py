@@ -31,6 +31,11 @@ def as_batch(rollouts: Rollouts) -> Batch:
         return rollouts
     if isinstance(rollouts, str | Path):
         return read(rollouts)
+    if not isinstance(rollouts, Iterable):
+        raise DataError(
+            f"rollouts are a {type(rollouts).__name__}, not a Batch, a path or records",
+            hint="Give a Batch, the path of a file, or an iterable of records",
+        )
     return Batch.from_records(rollouts)
 
 
@@ -54,7 +59,8 @@ def assign(
         batch: a Batch, a path, or an iterable of records.
         method: id, alias, or ``"id:name=value,…"``.
         key: which states count as the same: None = exact; a normaliser (``strip-digits``,
-            several joined by ``+``), another word column (``text``), or a callable.
+            several joined by ``+``), another word column (``text``), nearly equal texts or
+            vectors (``similar:0.95``, ``embedding:0.9``), or a callable.
         outcome_in_steps: whether step rewards already contain the outcome: auto, yes, no.
         spread: how step credit becomes token advantages (see `accredit.spread.Spread`).
         base: method under a token reweighter (``"gigpo"`` or ``"gigpo:gamma=0.9"``).
@@ -80,6 +86,7 @@ def assign(
         >>> assign(records, "dr-grpo").tokens.tolist()
         [0.5, 0.5, -0.5]
     """
+    _check_run(seed, strict)
     found = as_batch(batch)
     chosen, implied = get_method(method)
     checked = chosen.make_params({**implied, **params}, compat)
@@ -131,6 +138,14 @@ def assign(
         provenance=_provenance(found),
         again=again,
     )
+
+
+def _check_run(seed: object, strict: object) -> None:
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if seed is not None and not (whole and seed >= 0):  # type: ignore[operator]
+        raise ParamError(f"seed must be a whole number >= 0 or None, got {seed!r}")
+    if not isinstance(strict, bool | np.bool_):
+        raise ParamError(f"strict must be true or false, got {strict!r}")
 
 
 def _run(

@@ -10,7 +10,7 @@ import numpy as np
 from accredit.data import Batch
 from accredit.errors import ParamError
 from accredit.index.segments import discounted_sum, last_of_row, row_of, segment_sum
-from accredit.index.states import Key, state_codes
+from accredit.index.states import Key, check_key, state_codes
 from accredit.typing import BoolArray, Floats, Ints
 
 __all__ = ["Index", "OutcomeInSteps"]
@@ -39,6 +39,7 @@ class Index:
     ) -> None:
         if outcome_in_steps not in ("auto", "yes", "no"):
             raise ParamError(f"outcome_in_steps must be one of auto, yes, no; got {outcome_in_steps!r}")
+        check_key(key)
         self.batch = batch
         self.key = key
         if outcome_in_steps == "auto":
@@ -172,7 +173,8 @@ class Index:
         if not self.outcome_in_steps or not self.batch.has("reward_S"):
             return np.ones(len(self.batch), bool)
         given = self.batch.column("reward_S").mask(self.batch.n_steps)
-        return segment_sum(given, self.rollout_S, len(self.batch)) == 0
+        none: BoolArray = segment_sum(given, self.rollout_S, len(self.batch)) == 0
+        return none
 
     @cached_property
     def reward_S(self) -> Floats:

@@ -14,12 +14,14 @@ import numpy as np
 
 from accredit.data import Batch, Column
 from accredit.errors import ParamError, suggest
+from accredit.index.similarity import near_codes, nearness_of
 from accredit.typing import Ints, Scalar
 
 __all__ = [
     "NORMALISERS",
     "Key",
     "Normaliser",
+    "check_key",
     "final_state_codes",
     "key_column",
     "similar_clusters",
@@ -75,11 +77,45 @@ def word_keys(words: Sequence[Scalar], key: Key | None) -> Ints:
 
 def _rules(key: Key) -> list[Callable[[Scalar], Scalar]]:
     if callable(key):
-        return [key]
+        return [_called(key)]
     if key == "exact":
         return []
     names = key.split("+") if isinstance(key, str) else list(key)
-    return [name if callable(name) else _named(name.strip()) for name in names]
+    return [_called(name) if callable(name) else _named(name.strip()) for name in names]
+
+
+def _called(rule: Callable[[Scalar], Scalar]) -> Callable[[Scalar], Scalar]:
+    """Return the user's function with its failures told as such."""
+
+    def checked(word: Scalar) -> Scalar:
+        try:
+            found = rule(word)
+        except Exception as error:  # whatever a user's function does
+            raise ParamError(
+                f"the key function failed on {_short(word)}: {type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(found, str | int | float):
+            raise ParamError(
+                f"the key function returned {_short(found)} for {_short(word)}",
+                hint="It must return a string, a number or true/false",
+            )
+        return found
+
+    return checked
+
+
+def check_key(key: object) -> None:
+    """Check that a value can be a key at all.
+
+    Raises:
+        ParamError: naming what is allowed and what was got.
+    """
+    parts = key if isinstance(key, list | tuple) else [key]
+    if key is not None and not all(isinstance(part, str) or callable(part) for part in parts):
+        raise ParamError(
+            f"key must be a name, a function, a list of them or None; got {_short(key)}",
+            hint=f"Normalisers: {', '.join(NORMALISERS)}; or the name of a word column",
+        )
 
 
 def _named(name: str) -> Callable[[Scalar], Scalar]:
@@ -89,11 +125,16 @@ def _named(name: str) -> Callable[[Scalar], Scalar]:
     return lambda word: rule(word) if isinstance(word, str) else word
 
 
+def _short(value: object) -> str:
+    return repr(value)[:60]
+
+
 def state_codes(batch: Batch, key: Key | None) -> tuple[Ints, int]:
     """Return the state code of each step ``[S]`` and the number of codes.
 
     A step without a state gets a code of its own. ``key="text"`` (or any other word column's
-    name, with normalisers joined by ``+``) takes that column as the state.
+    name, with normalisers joined by ``+``) takes that column as the state; ``similar:0.95`` and
+    ``embedding:0.9`` join states that are nearly equal (`accredit.index.similarity`).
 
     Args:
         batch: must have the column.
@@ -103,6 +144,9 @@ def state_codes(batch: Batch, key: Key | None) -> tuple[Ints, int]:
         ParamError: for a key that is neither a normaliser nor a column.
         DataError: if the column is absent.
     """
+    near = nearness_of(key)
+    if near is not None:
+        return near_codes(batch, near)
     column_name, rest = key_column(batch, key)
     column = batch.column(column_name)
     keys = word_keys(column.words or (), rest)
@@ -122,7 +166,7 @@ def final_state_codes(batch: Batch, key: Key | None) -> tuple[Ints, Ints, int]:
     """
     column_name, rest = key_column(batch, key)
     final = batch.columns.get("final_state_R")
-    if final is None or column_name != "state_S":
+    if final is None or column_name != "state_S" or nearness_of(key) is not None:
         codes, n = state_codes(batch, key)
         return codes, np.full(len(batch), -1, np.int64), n
     column = batch.column("state_S")
@@ -160,6 +204,10 @@ def key_column(batch: Batch, key: Key | None) -> tuple[str, Key | None]:
         >>> key_column(batch, "observation+strip-clocks"), key_column(batch, "strip-clocks")
         (('observation_S', 'strip-clocks'), ('state_S', 'strip-clocks'))
     """
+    near = nearness_of(key)
+    if near is not None:
+        vectors = near.kind == "embedding" and batch.has("embedding_S")
+        return ("embedding_S" if vectors else "state_S"), None
     if isinstance(key, str):
         head, _, tail = key.partition("+")
         if head.strip() not in NORMALISERS:
