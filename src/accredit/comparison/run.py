@@ -102,6 +102,13 @@ def _check(methods: Sequence[str | Credit], n_boot: int, shared: Mapping[str, An
             code="ACC831",
             hint="For example compare(batch, ['grpo', 'gigpo'])",
         )
+    for what in methods:
+        if not isinstance(what, str | Credit):
+            raise ParamError(
+                f"compare takes names of methods and Credits, got {what!r}",
+                code="ACC831",
+                hint="For example compare(batch, ['grpo', 'gigpo'])",
+            )
     if n_boot < 0:
         raise ParamError(f"n_boot must be 0 or more, got {n_boot}", code="ACC831")
     cards = [get_method(m)[0].card for m in methods if isinstance(m, str)]

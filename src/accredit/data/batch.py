@@ -222,6 +222,8 @@ class Batch:
         Raises:
             DataError: naming the nearest id, if there is none such.
         """
+        if not isinstance(rollout, str):
+            raise DataError(f"a rollout is named by its id, a string; got {rollout!r}")
         if rollout not in self.rollout_of:
             near = suggest(rollout, self.ids) if len(self) <= 1000 else ""
             raise DataError(f"no rollout {rollout!r} in this batch", hint=near)
@@ -250,8 +252,11 @@ class Batch:
 
         Args:
             rollouts: positions ``[n]``, unique. A contiguous range gives views.
+
+        Raises:
+            DataError: if one is no position of this batch.
         """
-        picked = np.asarray(rollouts, np.int64)
+        picked = _positions(rollouts, len(self))
         steps, step_start = take_offsets(self.step_start_R1, picked)
         tokens, token_start = take_offsets(self.token_start_S1, steps)
         index: dict[str, Any] = {"rollout": _view(picked), "step": _view(steps)}
@@ -330,6 +335,20 @@ def _decide_outcome(batch: Batch) -> bool:
     judged = given & outcome.mask(len(batch))
     apart = np.abs(sums - outcome.values) > 1e-9 * np.maximum(1, np.abs(outcome.values))
     return bool(judged.any() and not apart[judged].any())
+
+
+def _positions(rollouts: Any, size: int) -> Ints:
+    given = np.asarray(rollouts)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise DataError(
+            f"rollouts to take must be a list of positions, got {repr(rollouts)[:60]}",
+            hint="Positions are whole numbers from 0; batch.position(id) gives that of a rollout",
+        )
+    picked = given.astype(np.int64)
+    wrong = picked[(picked < 0) | (picked >= size)]
+    if wrong.size:
+        raise DataError(f"no rollout at position {wrong[0]}: this batch has {size} rollouts, from 0")
+    return picked
 
 
 def _view(index: Ints) -> Any:

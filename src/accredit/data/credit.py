@@ -152,6 +152,8 @@ class Credit:
         """
         r = self.batch.position(rollout)
         steps = self.batch.steps_of(r)
+        if isinstance(step, bool) or not isinstance(step, int | np.integer):
+            raise DataError(f"a step is a whole number from 0 to {len(steps) - 1}, got {step!r}")
         if not 0 <= step < len(steps):
             raise DataError(f"rollout {rollout!r} has {len(steps)} steps, no step {step}")
         if self._explainer is None:

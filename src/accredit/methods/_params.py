@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from accredit.data import ParamSpec
 from accredit.errors import ParamError, suggest
 
@@ -44,12 +46,12 @@ class _Rule:
             return isinstance(value, str) and bool(value)
         if self.kind == "mapping":
             return isinstance(value, Mapping)
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
             return False
         if math.isnan(value) or (self.integer and value != math.floor(value)):
             return False
         inside = self.above < value < self.below and self.at_least <= value <= self.at_most
-        return inside or (value in (math.inf, -math.inf) and value in (self.at_least, self.at_most))
+        return bool(inside or (value in (math.inf, -math.inf) and value in (self.at_least, self.at_most)))
 
 
 def bounded(

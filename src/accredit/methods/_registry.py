@@ -113,6 +113,11 @@ def get_method(name: str) -> tuple[Method, dict[str, Any]]:
     Raises:
         ParamError: naming the nearest id.
     """
+    if not isinstance(name, str):
+        raise ParamError(
+            f"a method is named by a string, got {repr(name)[:60]}",
+            hint="For example 'grpo' or 'gigpo:gamma=0.9'",
+        )
     head, _, tail = name.partition(":")
     _load_entry_points(head)
     implied: dict[str, Any] = {}

@@ -63,6 +63,11 @@ class Spread:
             return value
         if isinstance(value, str):
             return cls(how=value)
+        if not isinstance(value, Mapping):
+            raise ParamError(
+                f"spread must be a name, a mapping of options, a Spread or None; got {value!r}",
+                hint="For example 'divide' or {'normalise': 'group'}",
+            )
         known = {f.name for f in fields(cls)}
         for name in value:
             if name not in known:
