@@ -15,7 +15,7 @@ from accredit.views.notebook import notebook_html
 from accredit.views.payload import Detail, group_block, index_arrays, method_heads, words_block
 from accredit.views.plain import visible
 from accredit.views.sheet import sheet_of
-from accredit.views.write import _head
+from accredit.views.write import _head, _Writer
 from tests.strategies import batches
 from tests.views.made import made, value_result
 
@@ -33,7 +33,7 @@ def numbered(batch: Batch, seed: int) -> Credit:
 @given(batches(), st.integers(0, 3), st.sampled_from(["full", "preview"]))
 def test_every_batch_can_be_packed_and_every_step_is_there_once(batch, seed, text):
     sheet = sheet_of(numbered(batch, seed))
-    index = unpack(pack(Block(_head(sheet, "t"), index_arrays(sheet))))
+    index = unpack(pack(Block(_head(_Writer(sheet, "t", None, None)), index_arrays(sheet))))
     assert np.sort(sheet.order_S).tolist() == list(range(batch.n_steps))
     assert np.allclose(index.arrays["credit.0"], sheet.credits[0].steps[sheet.order_S], rtol=1e-6)
     assert len(set(index.head["ids"])) == len(batch)
