@@ -221,6 +221,7 @@ PLANTS: dict[str, Plant] = {
     "ACC121": Plant(lambda records: records[0]["steps"].append({}), count=1),
     "ACC122": Plant(lambda records: [], count=1),
     "ACC123": Plant(lambda records: [r | {"group": "1" if i % 4 else 1} for i, r in enumerate(records[:8])]),
+    "ACC124": Plant(_steps(obsevration="a door"), count=1),
     "ACC201": Plant(_first(reward=None), count=1),
     "ACC202": Plant(_first(reward=math.nan), count=1),
     "ACC203": Plant(_step_of(0, 0, reward=math.inf), count=1),

@@ -8,7 +8,7 @@ from typing import Any
 
 from accredit.data import Batch, Finding, FindingLog
 from accredit.errors import DataError
-from accredit.findings import branches, groups, plans, rewards, roles, signals, states, tokens
+from accredit.findings import branches, groups, plans, rewards, roles, signals, spelling, states, tokens
 from accredit.findings.codes import CODES
 from accredit.findings.scene import Check, Plan, Scene
 from accredit.findings.summary import summarise
@@ -23,6 +23,7 @@ _CHECKS: tuple[Check, ...] = (
     *rewards.CHECKS,
     *tokens.CHECKS,
     *signals.CHECKS,
+    *spelling.CHECKS,
     *plans.CHECKS,
     *branches.CHECKS,
     *roles.CHECKS,
