@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import accredit as ac
 from accredit.data import builder
+from accredit.store import save_batch
 
 
 def _record(name: str, *counts: int) -> dict[str, object]:
@@ -27,3 +29,10 @@ def test_a_batch_takes_rollouts_up_to_its_number_of_tokens(monkeypatch):
     batch = ac.Batch.from_records([_record("a", 3), _record("b", 2, 1), _record("c", 2)])
     assert (("a", "c"), 5) == (batch.ids, batch.n_tokens)
     assert ["b"] == [e.id for e in batch.excluded]
+
+
+def test_a_parquet_file_of_an_impossible_number_of_tokens_is_refused(tmp_path):
+    batch = ac.Batch.from_records([_record("a", 2)])._replace(token_start_S1=np.array([0, 2**40]))
+    save_batch(batch, tmp_path / "huge.parquet")
+    with pytest.raises(ac.AccreditError, match="n_tokens passes"):
+        ac.read(tmp_path / "huge.parquet")

@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from accredit.data import Batch
+from accredit.data.builder import MAX_TOKENS
 from accredit.data.column import Column
 from accredit.data.export import windows
 from accredit.data.header import Header, header_of, parse_header
 from accredit.data.layout import Layout, field_names
+from accredit.data.parse import MAX_STEP_TOKENS
 from accredit.data.ragged import offsets
 from accredit.data.vocabulary import KNOWN_COLUMNS, STATUSES
 from accredit.errors import DataError
@@ -161,6 +163,8 @@ def _batch(table: Any, header: Header, texts: frozenset[str]) -> Batch:
     counts = np.asarray(steps.field("n_tokens"), np.int64)
     if counts.size and counts.min() < 0:
         raise ValueError("n_tokens is negative")
+    if counts.max(initial=0) > MAX_STEP_TOKENS or counts.sum() > MAX_TOKENS:
+        raise ValueError(f"n_tokens passes {MAX_STEP_TOKENS} in a step or {MAX_TOKENS} in all")
     context = _context_counts(steps)
     columns = {}
     for layout in header.layouts:
