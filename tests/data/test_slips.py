@@ -25,6 +25,7 @@ SLIPS = {
     "are a NoneType": lambda: ac.assign(None, "grpo"),
     "list of them or None; got 3": lambda: ac.assign(BATCH, "gigpo", key=3),
     "a Spread or None; got 3": lambda: ac.assign(BATCH, "grpo", spread=3),
+    "clip must be a number, got 'x'": lambda: ac.assign(BATCH, "grpo", spread={"clip": "x"}),
     "from 0 to 0, got '0'": lambda: ac.assign(BATCH, "grpo").explain("r1", "0"),
     "from 0 to 0, got 0.5": lambda: ac.assign(BATCH, "grpo").explain("r1", 0.5),
     "a string; got 1": lambda: ac.assign(BATCH, "grpo").explain(1, 0),

@@ -47,6 +47,9 @@ class Spread:
         _one_of("normalise", self.normalise, ("none", "rollout", "group", "batch"))
         if self.ddof not in (0, 1):
             raise ParamError(f"ddof must be 0 or 1, got {self.ddof!r}")
+        for name, value in (("eps", self.eps), ("clip", 1.0 if self.clip is None else self.clip)):
+            if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+                raise ParamError(f"{name} must be a number, got {value!r}")
         if self.eps < 0 or (self.clip is not None and self.clip <= 0):
             raise ParamError(f"eps must be >= 0 and clip > 0, got {self.eps!r} and {self.clip!r}")
 
