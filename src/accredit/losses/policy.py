@@ -1,0 +1,232 @@
+"""Policy losses over ragged rows of tokens: clipping forms times aggregation modes.
+
+A method returns un-normalised token advantages; how they are averaged belongs to the loss.  Each
+function returns the value and its gradient by the tokens' log-probabilities, so that a trainer's
+autograd can be compared with it.
+
+Source: verl ``core_algos`` (``agg_loss``, ``compute_policy_loss_gspo``, ``_cispo``); arXiv 2507.18071
+(GSPO), 2506.13585 (CISPO), 2511.20347 (SAPO), 2503.20783 (Dr.GRPO's constant).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from accredit.errors import DataError, ParamError, suggest
+from accredit.typing import BoolArray, Floats, Ints
+
+__all__ = ["AGGREGATIONS", "Loss", "aggregate", "cispo", "gspo", "ppo", "sapo", "token_weights"]
+
+AGGREGATIONS = (
+    "token-mean",
+    "seq-mean-token-mean",
+    "seq-mean-token-sum",
+    "seq-mean-token-sum-norm",
+    "token-sum",
+)
+# verl's bound on the logarithm of a sequence ratio.
+_LOG_RATIO_MOST = 10.0
+
+
+class Loss(NamedTuple):
+    """A loss and its gradient.
+
+    Args:
+        value: the loss, to be minimised.
+        grad_T: derivative by each token's log-probability ``[T]``; 0 on tokens that do not count.
+    """
+
+    value: float
+    grad_T: Floats
+
+
+def token_weights(
+    start_R1: Ints, mode: str = "token-mean", mask_T: BoolArray | None = None, constant: float | None = None
+) -> Floats:
+    """Return the weight of each token in a loss ``[T]``; the loss is the weighted sum of token losses.
+
+    ``token-mean``: 1 / all tokens (DAPO).  ``seq-mean-token-mean``: 1 / (rows x tokens of the row)
+    (GRPO).  ``seq-mean-token-sum``: 1 / rows.  ``seq-mean-token-sum-norm``: 1 / (rows x constant)
+    (Dr.GRPO).  ``token-sum``: 1.  Rows without counted tokens are no rows.
+
+    Args:
+        start_R1: offsets of the rows' tokens.
+        mode: one of `AGGREGATIONS`.
+        mask_T: tokens that count ``[T]``; None = all.
+        constant: of ``seq-mean-token-sum-norm``, tokens.
+
+    Raises:
+        ParamError: for an unknown mode, or a missing or non-positive constant.
+
+    Example:
+        >>> token_weights(np.array([0, 1, 4]), "seq-mean-token-mean").round(4).tolist()
+        [0.5, 0.1667, 0.1667, 0.1667]
+    """
+    if mode not in AGGREGATIONS:
+        raise ParamError(f"no aggregation {mode!r}", hint=suggest(mode, AGGREGATIONS))
+    size = int(start_R1[-1])
+    counted = np.ones(size) if mask_T is None else np.asarray(mask_T, np.float64)
+    if mode == "token-sum":
+        return counted
+    if mode == "token-mean":
+        mean: Floats = counted / max(1.0, counted.sum())
+        return mean
+    row_T = np.repeat(np.arange(start_R1.size - 1), np.diff(start_R1))
+    length = np.bincount(row_T, counted, start_R1.size - 1)
+    rows = max(1, int((length > 0).sum()))
+    if mode == "seq-mean-token-mean":
+        found: Floats = counted / (rows * np.maximum(length, 1.0)[row_T])
+        return found
+    if mode == "seq-mean-token-sum":
+        each: Floats = counted / rows
+        return each
+    if constant is None or not constant > 0:
+        raise ParamError(f"seq-mean-token-sum-norm needs a constant > 0, got {constant!r}")
+    return counted / (rows * constant)
+
+
+def aggregate(loss_T: Floats, grad_T: Floats, weight_T: Floats) -> Loss:
+    """Return the weighted sum of token losses, and of their gradients.
+
+    Args:
+        loss_T: loss of each token ``[T]``.
+        grad_T: its derivative by the token's log-probability ``[T]``.
+        weight_T: from `token_weights`.
+    """
+    return Loss(float(np.sum(loss_T * weight_T)), grad_T * weight_T)
+
+
+def ppo(
+    logprob_T: Floats,
+    old_T: Floats,
+    advantage_T: Floats,
+    weight_T: Floats,
+    *,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+) -> Loss:
+    """Return the clipped surrogate ``max(-A r, -A clip(r, 1 - low, 1 + high))``, r = pi / pi_old.
+
+    The gradient is 0 where the clipped branch is strictly larger.
+
+    Args:
+        logprob_T: log-probabilities under the policy ``[T]``, nats.
+        old_T: under the policy that sampled ``[T]``, nats.
+        advantage_T: token advantages ``[T]``.
+        weight_T: from `token_weights`.
+        clip_low: how far below 1 the ratio counts.
+        clip_high: how far above 1.
+
+    Raises:
+        DataError: arrays of different lengths.
+
+    Example:
+        >>> ppo(np.array([0.0]), np.array([0.0]), np.array([2.0]), np.ones(1)).grad_T.tolist()
+        [-2.0]
+    """
+    _same_length(logprob_T, old_T, advantage_T, weight_T)
+    ratio = np.exp(logprob_T - old_T)
+    return _clipped(ratio, advantage_T, weight_T, clip_low, clip_high)
+
+
+def gspo(
+    logprob_T: Floats,
+    old_T: Floats,
+    advantage_T: Floats,
+    start_R1: Ints,
+    *,
+    mask_T: BoolArray | None = None,
+    clip_low: float = 3e-4,
+    clip_high: float = 4e-4,
+    mode: str = "seq-mean-token-mean",
+) -> Loss:
+    """Return the sequence-ratio surrogate: `ppo` with ``s_i = exp(mean_t log r_{i,t})`` for all tokens.
+
+    The token form: each token's gradient is that of ``sg[s_i] pi / sg[pi]``, so advantages may vary
+    inside a row.
+
+    Args:
+        logprob_T: log-probabilities under the policy ``[T]``, nats.
+        old_T: under the policy that sampled ``[T]``, nats.
+        advantage_T: token advantages ``[T]``.
+        start_R1: offsets of the rows.
+        mask_T: tokens that count ``[T]``; None = all.
+        clip_low: how far below 1 the ratio counts.
+        clip_high: how far above 1.
+        mode: aggregation.
+    """
+    _same_length(logprob_T, old_T, advantage_T)
+    counted = np.ones(logprob_T.size) if mask_T is None else np.asarray(mask_T, np.float64)
+    row_T = np.repeat(np.arange(start_R1.size - 1), np.diff(start_R1))
+    length = np.maximum(np.bincount(row_T, counted, start_R1.size - 1), 1.0)
+    total = np.bincount(row_T, (logprob_T - old_T) * counted, start_R1.size - 1)
+    ratio = np.exp(np.minimum(total / length, _LOG_RATIO_MOST))[row_T]
+    return _clipped(ratio, advantage_T, token_weights(start_R1, mode, mask_T), clip_low, clip_high)
+
+
+def cispo(
+    logprob_T: Floats,
+    old_T: Floats,
+    advantage_T: Floats,
+    weight_T: Floats,
+    *,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+) -> Loss:
+    """Return ``-sg[clip(r, 1 - low, 1 + high)] A log pi``: no token loses its gradient.
+
+    Args:
+        logprob_T: log-probabilities under the policy ``[T]``, nats.
+        old_T: under the policy that sampled ``[T]``, nats.
+        advantage_T: token advantages ``[T]``.
+        weight_T: from `token_weights`.
+        clip_low: how far below 1 the weight goes.
+        clip_high: how far above 1.
+    """
+    _same_length(logprob_T, old_T, advantage_T, weight_T)
+    held = -np.clip(np.exp(logprob_T - old_T), 1 - clip_low, 1 + clip_high) * advantage_T
+    return aggregate(held * logprob_T, held, weight_T)
+
+
+def sapo(
+    logprob_T: Floats,
+    old_T: Floats,
+    advantage_T: Floats,
+    weight_T: Floats,
+    *,
+    tau_positive: float = 1.0,
+    tau_negative: float = 1.05,
+) -> Loss:
+    """Return the soft gate ``-(4 / tau) sigmoid(tau (r - 1)) A``, tau by the advantage's sign.
+
+    Args:
+        logprob_T: log-probabilities under the policy ``[T]``, nats.
+        old_T: under the policy that sampled ``[T]``, nats.
+        advantage_T: token advantages ``[T]``.
+        weight_T: from `token_weights`.
+        tau_positive: steepness where the advantage is positive.
+        tau_negative: elsewhere.
+    """
+    _same_length(logprob_T, old_T, advantage_T, weight_T)
+    ratio = np.exp(logprob_T - old_T)
+    tau = np.where(advantage_T > 0, tau_positive, tau_negative)
+    gate = 1.0 / (1.0 + np.exp(-tau * (ratio - 1.0)))
+    loss = -(4.0 / tau) * gate * advantage_T
+    return aggregate(loss, -4.0 * gate * (1.0 - gate) * ratio * advantage_T, weight_T)
+
+
+def _clipped(ratio: Floats, advantage: Floats, weight: Floats, low: float, high: float) -> Loss:
+    free = -advantage * ratio
+    held = -advantage * np.clip(ratio, 1 - low, 1 + high)
+    return aggregate(np.maximum(free, held), np.where(held > free, 0.0, free), weight)
+
+
+def _same_length(*arrays: Floats) -> None:
+    sizes = [a.size for a in arrays]
+    if len(set(sizes)) > 1:
+        raise DataError(
+            f"log-probs, old log-probs, advantages and weights have {sizes} values",
+            hint="Give one value a policy token in each, in the same order",
+        )
