@@ -91,10 +91,7 @@ def test_weights_equal_plain_loops(counts: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
     start = np.concatenate([[0], np.cumsum(counts)])
     mask, values = rng.random(start[-1]) < 0.7, rng.normal(size=start[-1])
-    rows = [
-        [v for v, m in zip(values[a:b], mask[a:b], strict=True) if m]
-        for a, b in pairwise(start)
-    ]
+    rows = [[v for v, m in zip(values[a:b], mask[a:b], strict=True) if m] for a, b in pairwise(start)]
     rows = [row for row in rows if row]
     everything = [v for row in rows for v in row]
     n = max(1, len(rows))
