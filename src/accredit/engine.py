@@ -166,13 +166,10 @@ def _refuse(
 ) -> None:
     if base is not None and "reweights" not in card.tags:
         raise ParamError(f"method {card.id!r} takes no base method")
-    absent = missing_needs(batch, card, key)
-    if absent:
-        raise MissingSignal(
-            f"method {card.id!r} needs {_spoken(absent)}, which these rollouts lack",
-            code="ACC401",
-            hint=" ".join(_how_to_get(need) for need in absent),
-        )
+    _refuse_unmet(batch, card, key)
+    if "reweights" in card.tags:
+        under = get_method(base or "grpo")[0].card
+        _refuse_unmet(batch, under, key)
     sizes = np.bincount(batch.group_R) if len(batch) else np.zeros(0, np.int64)
     if "group" in card.tags and "singleton" not in given and len(batch) > 1 and sizes.max() < 2:
         raise DataError(
@@ -180,6 +177,16 @@ def _refuse(
             "compare: the group column is probably wrong",
             code="ACC111",
             hint=f"Give rollouts of one task the same `group`, or {_alone(card)}",
+        )
+
+
+def _refuse_unmet(batch: Batch, card: MethodCard, key: Key | None) -> None:
+    absent = missing_needs(batch, card, key)
+    if absent:
+        raise MissingSignal(
+            f"method {card.id!r} needs {_spoken(absent)}, which these rollouts lack",
+            code="ACC401",
+            hint=" ".join(_how_to_get(need) for need in absent),
         )
 
 

@@ -1,0 +1,234 @@
+"""What token reweighters share: the credit under them, token signals, populations, what they return.
+
+A reweighter takes the advantage that a base method gives each policy token and moves it between
+tokens.  The base runs on the same index; None means `grpo` with its defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from accredit.data import Explanation, Finding, Parts, Term
+from accredit.data.vocabulary import column_of
+from accredit.errors import MissingSignal, ParamError
+from accredit.index import Index, segment_sum
+from accredit.methods._registry import get_method
+from accredit.spread import token_mask
+from accredit.typing import Array, BoolArray, Floats, Ints
+
+__all__ = [
+    "BaseCredit",
+    "base_credit",
+    "column_T",
+    "counted_T",
+    "group_T",
+    "population_T",
+    "reweighted",
+    "rollout_T",
+    "signal_T",
+    "step_mean",
+]
+
+
+@dataclass(frozen=True)
+class BaseCredit:
+    """Credit of the method under a reweighter.
+
+    Args:
+        name: the base as named by the user.
+        tokens: advantage of each policy token ``[T]``, before masks.
+        steps: credit of each step ``[S]``.
+        parts: all that the base returned.
+    """
+
+    name: str
+    tokens: Floats
+    steps: Floats
+    parts: Parts
+
+    @property
+    def by_token(self) -> bool:
+        """Whether the base itself tells the tokens of a step apart."""
+        return self.parts.steps is not None
+
+
+def base_credit(index: Index, base: str | None) -> BaseCredit:
+    """Return the credit of the base method on this index.
+
+    Args:
+        index: of the batch; the engine has checked that the base's needs are met.
+        base: ``"gigpo"``, ``"gigpo:gamma=0.9"``; None = ``"grpo"``.
+
+    Raises:
+        ParamError: if there is no such method, or it has memory, chance or a table.
+    """
+    name = base or "grpo"
+    chosen, implied = get_method(name)
+    odd = sorted({"stateful", "stochastic"} & chosen.card.tags)
+    if odd or chosen.card.yields == "table":
+        raise ParamError(
+            f"method {chosen.card.id!r} cannot be a base: it {'is ' + odd[0] if odd else 'yields a table'}"
+        )
+    more = {"base": None} if "reweights" in chosen.card.tags else {}
+    parts = chosen.function(index, chosen.make_params(implied), **more)
+    if parts.steps is None:
+        return BaseCredit(name, np.repeat(parts.values, index.tokens_S), parts.values, parts)
+    return BaseCredit(name, parts.values, parts.steps, parts)
+
+
+def column_T(index: Index, field: str) -> Array:
+    """Return a token column as it is stored, ``[T]`` or ``[T, d]``.
+
+    Args:
+        index: of the batch.
+        field: record field (``entropies``) or a token column without its letter.
+
+    Raises:
+        MissingSignal: naming the first rollout and step that has tokens but no signal.
+    """
+    name = column_of(field)
+    name = name if name.endswith("_T") else f"{field}_T"
+    if not index.batch.has(name):
+        raise MissingSignal(f"no step has {field}", code="ACC401", hint=f"Give {field} in the steps")
+    column = index.batch.column(name)
+    lacks = ~column.mask(index.batch.n_steps) & (index.tokens_S > 0)
+    if lacks.any():
+        s = int(np.flatnonzero(lacks)[0])
+        rollout = index.batch.ids[int(index.rollout_S[s])]
+        raise MissingSignal(
+            f"rollout {rollout!r} step {int(index.position_S[s])} has no {field}",
+            code="ACC401",
+            hint=f"Give {field} at every step with tokens (from a rescoring of the same tokens)",
+        )
+    return column.values
+
+
+def signal_T(index: Index, field: str) -> Floats:
+    """Return a token signal, float64 ``[T]``.
+
+    Args:
+        index: of the batch.
+        field: record field (``entropies``, ``logprobs``).
+
+    Raises:
+        MissingSignal: naming the first rollout and step that has tokens but no signal.
+    """
+    return np.asarray(column_T(index, field), np.float64)
+
+
+def rollout_T(index: Index) -> Ints:
+    """Return the rollout of each policy token ``[T]``."""
+    return np.repeat(np.arange(len(index.batch)), index.tokens_R)
+
+
+def group_T(index: Index) -> Ints:
+    """Return the dense group code of each policy token ``[T]``."""
+    return np.repeat(index.group_R, index.tokens_R)
+
+
+def counted_T(index: Index) -> BoolArray:
+    """Return which policy tokens enter statistics ``[T]``: trained ones of rollouts not rejected."""
+    return token_mask(index)
+
+
+def population_T(index: Index, population: str) -> tuple[Ints, int]:
+    """Return the population of each policy token ``[T]``, and how many populations there are.
+
+    Args:
+        index: of the batch.
+        population: ``group``, ``batch``, ``rollout`` or ``step``.
+
+    Raises:
+        ParamError: for another word.
+    """
+    if population == "group":
+        return group_T(index), index.n_groups
+    if population == "batch":
+        return np.zeros(index.batch.n_tokens, np.int64), 1
+    if population == "rollout":
+        return rollout_T(index), len(index.batch)
+    if population == "step":
+        return index.step_T, index.batch.n_steps
+    raise ParamError(f"population must be one of group, batch, rollout, step; got {population!r}")
+
+
+def step_mean(index: Index, values: Floats, empty: Floats | float = 0.0) -> Floats:
+    """Return the mean of token values over each step ``[S]``.
+
+    Args:
+        index: of the batch.
+        values: ``[T]``.
+        empty: what a step without tokens gets, ``[S]`` or one number.
+    """
+    total = segment_sum(values, index.step_T, index.batch.n_steps)
+    return np.where(index.tokens_S > 0, total / np.maximum(index.tokens_S, 1), empty)
+
+
+def reweighted(
+    index: Index,
+    base: BaseCredit,
+    values: Floats,
+    *,
+    id: str,
+    name: str,
+    text: Callable[[int], str],
+    inputs: Callable[[int], Mapping[str, float]] | None = None,
+    fallbacks: Mapping[str, int] | None = None,
+    findings: tuple[Finding, ...] = (),
+    extras: Mapping[str, Array] | None = None,
+) -> Parts:
+    """Return the parts of a reweighter: the base, and what the reweighting adds to it.
+
+    Step credit is the mean over the step's policy tokens; a step without tokens keeps the base's.
+
+    Args:
+        index: of the batch.
+        base: the credit under it.
+        values: new advantage of each policy token ``[T]``.
+        id: method id.
+        name: of the addend ``values - base``.
+        text: the arithmetic behind one step's change, in words and numbers; called with the step.
+        inputs: the numbers of it by name.
+        fallbacks: taken by the reweighter; the base's are joined.
+        findings: of the reweighter; the base's are joined.
+        extras: read-outs; ``base`` (``[T]``) and ``base_steps`` (``[S]``) are added.
+    """
+    change = values - base.tokens
+    steps = step_mean(index, values, base.steps)
+    moved = segment_sum(change != 0, index.step_T, index.batch.n_steps) > 0
+    told = base.parts.informed_S
+
+    def explain(s: int) -> Explanation:
+        under = step_mean(index, base.tokens, base.steps)
+        more = Term(name, float(steps[s] - under[s]), text(s), inputs(s) if inputs else {})
+        return Explanation(
+            id, *_place(index, s), float(steps[s]), (*_base_terms(base, s, float(under[s])), more)
+        )
+
+    return Parts(
+        values,
+        parts={"base": base.tokens, name: change},
+        steps=steps,
+        informed_S=moved if told is None else moved | told,
+        fallbacks={**base.parts.fallbacks, **(fallbacks or {})},
+        findings=(*base.parts.findings, *findings),
+        extras={"base": base.tokens, "base_steps": base.steps, **(extras or {})},
+        explain=explain,
+        unused=base.parts.unused,
+    )
+
+
+def _place(index: Index, s: int) -> tuple[str, int]:
+    return index.batch.ids[int(index.rollout_S[s])], int(index.position_S[s])
+
+
+def _base_terms(base: BaseCredit, s: int, value: float) -> tuple[Term, ...]:
+    """Return the base's own terms where they add up to the mean of its tokens, else one for all."""
+    if base.parts.explain is not None:
+        terms = base.parts.explain(s).terms
+        if abs(sum(t.value for t in terms) - value) <= 1e-9 * max(1.0, abs(value)):
+            return terms
+    return (Term("base", value, f"mean advantage of the step's tokens under {base.name}"),)
