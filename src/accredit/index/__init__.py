@@ -2,6 +2,8 @@
 
 from accredit.index.core import Index, OutcomeInSteps, first_seen
 from accredit.index.explaining import group_members, rollout_term, visit_term
+from accredit.index.fork_links import fork_parents, owner_S
+from accredit.index.forks import Forks
 from accredit.index.graph import StateGraph
 from accredit.index.groups import GroupStats, flat_groups
 from accredit.index.rewards import carrier_S, has_score_R, token_returns, token_rewards
@@ -10,6 +12,7 @@ from accredit.index.states import NORMALISERS, Key, key_column, similar_clusters
 
 __all__ = [
     "NORMALISERS",
+    "Forks",
     "GroupStats",
     "Index",
     "Key",
@@ -19,10 +22,12 @@ __all__ = [
     "discounted_sum",
     "first_seen",
     "flat_groups",
+    "fork_parents",
     "group_members",
     "has_score_R",
     "key_column",
     "last_of_row",
+    "owner_S",
     "rollout_term",
     "row_of",
     "segment_sum",
