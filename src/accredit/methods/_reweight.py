@@ -130,8 +130,14 @@ def group_T(index: Index) -> Ints:
 
 
 def counted_T(index: Index) -> BoolArray:
-    """Return which policy tokens enter statistics ``[T]``: trained ones of rollouts not rejected."""
-    return token_mask(index)
+    """Return which policy tokens enter statistics ``[T]``: trained ones of scored rollouts, not rejected.
+
+    Where no rollout has a reward at all (a teacher's signal needs none), none is left out for that.
+    """
+    trained = token_mask(index)
+    if not index.batch.has("reward_R") or index.scored_R.all():
+        return trained
+    return trained & np.repeat(index.scored_R, index.tokens_R)
 
 
 def population_T(index: Index, population: str) -> tuple[Ints, int]:
