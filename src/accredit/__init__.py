@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from accredit.errors import AccreditError
     from accredit.index import Index
     from accredit.methods import bounded, catalog, method
+    from accredit.planning import plan
     from accredit.readers import read
     from accredit.views import report
 
@@ -41,6 +42,7 @@ _HOMES = {
     "compare": "comparison",
     "explain": "engine",
     "method": "methods",
+    "plan": "planning",
     "read": "readers",
     "report": "views",
 }
@@ -62,6 +64,7 @@ __all__ = [
     "compare",
     "explain",
     "method",
+    "plan",
     "read",
     "report",
 ]
