@@ -5,7 +5,7 @@ function returns the value and its gradient by the tokens' log-probabilities, so
 autograd can be compared with it.
 
 Source: verl ``core_algos`` (``agg_loss``, ``compute_policy_loss_gspo``, ``_cispo``); arXiv 2507.18071
-(GSPO), 2506.13585 (CISPO), 2511.20347 (SAPO), 2503.20783 (Dr.GRPO's constant).
+(GSPO), 2506.13585 (CISPO), 2511.20347 (SAPO), 2507.20673 (GMPO), 2503.20783 (Dr.GRPO's constant).
 """
 
 from __future__ import annotations
@@ -17,7 +17,18 @@ import numpy as np
 from accredit.errors import DataError, ParamError, suggest
 from accredit.typing import BoolArray, Floats, Ints
 
-__all__ = ["AGGREGATIONS", "Loss", "aggregate", "cispo", "gspo", "ppo", "sapo", "token_weights"]
+__all__ = [
+    "AGGREGATIONS",
+    "Loss",
+    "aggregate",
+    "cispo",
+    "gmpo",
+    "gspo",
+    "ppo",
+    "same_length",
+    "sapo",
+    "token_weights",
+]
 
 AGGREGATIONS = (
     "token-mean",
@@ -36,10 +47,12 @@ class Loss(NamedTuple):
     Args:
         value: the loss, to be minimised.
         grad_T: derivative by each token's log-probability ``[T]``; 0 on tokens that do not count.
+        loss_T: loss of each token before it is weighed ``[T]``.
     """
 
     value: float
     grad_T: Floats
+    loss_T: Floats
 
 
 def token_weights(
@@ -95,7 +108,7 @@ def aggregate(loss_T: Floats, grad_T: Floats, weight_T: Floats) -> Loss:
         grad_T: its derivative by the token's log-probability ``[T]``.
         weight_T: from `token_weights`.
     """
-    return Loss(float(np.sum(loss_T * weight_T)), grad_T * weight_T)
+    return Loss(float(np.sum(loss_T * weight_T)), grad_T * weight_T, loss_T)
 
 
 def ppo(
@@ -126,7 +139,7 @@ def ppo(
         >>> ppo(np.array([0.0]), np.array([0.0]), np.array([2.0]), np.ones(1)).grad_T.tolist()
         [-2.0]
     """
-    _same_length(logprob_T, old_T, advantage_T, weight_T)
+    same_length(logprob_T, old_T, advantage_T, weight_T)
     ratio = np.exp(logprob_T - old_T)
     return _clipped(ratio, advantage_T, weight_T, clip_low, clip_high)
 
@@ -157,7 +170,7 @@ def gspo(
         clip_high: how far above 1.
         mode: aggregation.
     """
-    _same_length(logprob_T, old_T, advantage_T)
+    same_length(logprob_T, old_T, advantage_T)
     counted = np.ones(logprob_T.size) if mask_T is None else np.asarray(mask_T, np.float64)
     row_T = np.repeat(np.arange(start_R1.size - 1), np.diff(start_R1))
     length = np.maximum(np.bincount(row_T, counted, start_R1.size - 1), 1.0)
@@ -185,7 +198,7 @@ def cispo(
         clip_low: how far below 1 the weight goes.
         clip_high: how far above 1.
     """
-    _same_length(logprob_T, old_T, advantage_T, weight_T)
+    same_length(logprob_T, old_T, advantage_T, weight_T)
     held = -np.clip(np.exp(logprob_T - old_T), 1 - clip_low, 1 + clip_high) * advantage_T
     return aggregate(held * logprob_T, held, weight_T)
 
@@ -209,12 +222,53 @@ def sapo(
         tau_positive: steepness where the advantage is positive.
         tau_negative: elsewhere.
     """
-    _same_length(logprob_T, old_T, advantage_T, weight_T)
+    same_length(logprob_T, old_T, advantage_T, weight_T)
     ratio = np.exp(logprob_T - old_T)
     tau = np.where(advantage_T > 0, tau_positive, tau_negative)
     gate = 1.0 / (1.0 + np.exp(-tau * (ratio - 1.0)))
     loss = -(4.0 / tau) * gate * advantage_T
     return aggregate(loss, -4.0 * gate * (1.0 - gate) * ratio * advantage_T, weight_T)
+
+
+def gmpo(
+    logprob_T: Floats,
+    old_T: Floats,
+    advantage_T: Floats,
+    start_R1: Ints,
+    *,
+    mask_T: BoolArray | None = None,
+    clip_low: float = 0.4,
+    clip_high: float = 0.4,
+) -> Loss:
+    """Return the geometric-mean surrogate: the mean over rows of ``-A_i exp(mean_t l_{i,t})``.
+
+    ``l`` is the token's log-ratio, held at ``clip_high`` where the advantage is positive and at
+    ``-clip_low`` where it is negative (one side only, in nats); A_i is the row's mean advantage.
+
+    Args:
+        logprob_T: log-probabilities under the policy ``[T]``, nats.
+        old_T: under the policy that sampled ``[T]``, nats.
+        advantage_T: token advantages ``[T]``; meant to be equal inside a row.
+        start_R1: offsets of the rows.
+        mask_T: tokens that count ``[T]``; None = all.
+        clip_low: how far below 0 a log-ratio counts, nats.
+        clip_high: how far above 0, nats.
+
+    Source: arXiv 2507.20673; verl ``compute_policy_loss_geo_mean``.
+    """
+    same_length(logprob_T, old_T, advantage_T)
+    weight = token_weights(start_R1, "seq-mean-token-mean", mask_T)
+    counted = np.ones(logprob_T.size) if mask_T is None else np.asarray(mask_T, np.float64)
+    row_T = np.repeat(np.arange(start_R1.size - 1), np.diff(start_R1))
+    length = np.maximum(np.bincount(row_T, counted, start_R1.size - 1), 1.0)
+    log_ratio = logprob_T - old_T
+    held = np.where(advantage_T > 0, np.minimum(log_ratio, clip_high), np.maximum(log_ratio, -clip_low))
+    held = np.where(advantage_T == 0, 0.0, held)
+    free = (held == log_ratio) & (advantage_T != 0)
+    ratio = np.exp(np.bincount(row_T, held * counted, start_R1.size - 1) / length)
+    mean = np.bincount(row_T, advantage_T * counted, start_R1.size - 1) / length
+    loss = (-mean * ratio)[row_T]
+    return aggregate(loss, np.where(free, loss, 0.0), weight)
 
 
 def _clipped(ratio: Floats, advantage: Floats, weight: Floats, low: float, high: float) -> Loss:
@@ -223,7 +277,15 @@ def _clipped(ratio: Floats, advantage: Floats, weight: Floats, low: float, high:
     return aggregate(np.maximum(free, held), np.where(held > free, 0.0, free), weight)
 
 
-def _same_length(*arrays: Floats) -> None:
+def same_length(*arrays: Floats) -> None:
+    """Check that token arrays belong together.
+
+    Args:
+        *arrays: each ``[T]``.
+
+    Raises:
+        DataError: naming the lengths.
+    """
     sizes = [a.size for a in arrays]
     if len(set(sizes)) > 1:
         raise DataError(
