@@ -196,6 +196,7 @@ def _page(e: Mapping[str, Any], example: Any) -> str:
         ("source", e["cites"]),
         ("other names", aliases),
         ("tags", ", ".join(f"`{t}`" for t in e["tags"])),
+        ("loss term", f"[`{e['loss']}`](../losses.md)" if e["loss"] else ""),
     ]
     lines = [MARK, "", f"# {e['id']}", "", f"**{e['title']}.**", "", "| card | |", "|---|---|"]
     lines += [f"| {name} | {text} |" for name, text in facts if text]

@@ -52,6 +52,7 @@ class MethodCard:
         compat: named sets of parameters that reproduce another implementation.
         aliases: other published names, each with the parameters it stands for.
         family: heading under which it is listed.
+        loss: the term of `accredit.losses` that the method asks a trainer to add; empty = none.
     """
 
     id: str
@@ -64,6 +65,7 @@ class MethodCard:
     compat: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     aliases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     family: str = ""
+    loss: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the card as JSON-ready fields, lists sorted."""
@@ -78,6 +80,7 @@ class MethodCard:
             "params": [p.to_dict() for p in self.params],
             "compat": {k: dict(v) for k, v in sorted(self.compat.items())},
             "aliases": {k: dict(v) for k, v in sorted(self.aliases.items())},
+            "loss": self.loss,
         }
 
 

@@ -61,6 +61,7 @@ def method(
     compat: Mapping[str, Mapping[str, Any]] | None = None,
     aliases: Mapping[str, Mapping[str, Any]] | None = None,
     family: str = "",
+    loss: str = "",
 ) -> Callable[[F], F]:
     """Return a decorator that registers ``f(index, params) -> Parts`` as a method.
 
@@ -76,6 +77,7 @@ def method(
         compat: named parameter sets that reproduce another implementation.
         aliases: other published names, each with the parameters it stands for.
         family: heading under which it is listed.
+        loss: the term of `accredit.losses` that a trainer is to add beside the advantages.
 
     Raises:
         ParamError: if the id is taken or a parameter's name belongs to `assign`.
@@ -95,6 +97,7 @@ def method(
             dict(compat or {}),
             dict(aliases or {}),
             family,
+            loss,
         )
         _METHODS[id] = Method(card, function, params)
         for alias, preset in card.aliases.items():

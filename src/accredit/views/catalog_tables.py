@@ -47,8 +47,10 @@ def method_blocks(entry: Mapping[str, Any]) -> list[Table | Line]:
         Line(f"{entry['id']}: {entry['title']}", "bold"),
         Line(f"needs {_needs(entry['needs'])}; gives credit per {entry['yields']}; source {entry['cites']}"),
         Line(f"tags: {', '.join(entry['tags'])}"),
-        Line(""),
     ]
+    if entry.get("loss"):
+        blocks.append(Line(f"asks the trainer for the loss accredit.losses.{entry['loss']} as well"))
+    blocks.append(Line(""))
     rows = [(p["name"], _shown(p["default"]), p["bounds"], p["doc"]) for p in entry["params"]]
     blocks.append(
         Table("Parameters (--set NAME=VALUE)", ("name", "default", "allowed", "meaning"), rows, widest=100)
