@@ -160,7 +160,7 @@ class ProbeRequest:
         for span in self.spans:
             if span.start < 1:
                 raise DataError(
-                    f"step {span.step} begins at index {span.start} of its sequence, where nothing predicts it",
+                    f"step {span.step} begins at index {span.start} of its sequence: nothing predicts it",
                     code="ACC751",
                     hint="Give the ids of the prompt (prompt_tokens or context_tokens) with each step",
                 )
@@ -175,11 +175,16 @@ class ProbeRequest:
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     @cached_property
-    def key(self) -> str:
-        """Fingerprint: requests with equal keys get equal scores (steps and context names do not count)."""
-        shape = repr(([(span.start, span.stop) for span in self.spans], str(self.want))).encode()
+    def place(self) -> str:
+        """Fingerprint of ids and spans: where numbers belong, whatever is asked for."""
+        shape = repr([(span.start, span.stop) for span in self.spans]).encode()
         data = np.ascontiguousarray(self.ids, np.int64).tobytes()
         return hashlib.sha256(shape + b"\0" + data).hexdigest()[:32]
+
+    @property
+    def key(self) -> str:
+        """Place and want: requests with equal keys get equal scores, whatever step or context they are of."""
+        return f"{self.place}:{self.want}"
 
 
 @dataclass(frozen=True)
