@@ -13,7 +13,7 @@ import numpy as np
 
 import accredit
 from accredit.data import Batch, Credit, Explanation, Finding, MethodCard, Parts, Rollout
-from accredit.data.vocabulary import ROLLOUT_FIELDS, STEP_FIELDS
+from accredit.data.vocabulary import NAMED_SIGNALS, ROLLOUT_FIELDS, STEP_FIELDS, is_named_signal
 from accredit.errors import DataError, MissingSignal, ParamError
 from accredit.index import Index, Key, OutcomeInSteps, has_score_R, key_column
 from accredit.methods import Method, get_method
@@ -222,6 +222,8 @@ def _there(batch: Batch, field: str, key: Key | None) -> bool:
         return batch.n_tokens > 0 or not batch.n_steps
     if field == "rewards":
         return any(name.startswith("rewards.") for name in batch.columns)
+    if field == NAMED_SIGNALS:
+        return any(is_named_signal(name) for name in batch.columns)
     columns = [t[field].column for t in (ROLLOUT_FIELDS, STEP_FIELDS) if field in t]
     if field == "reward":
         columns = ["reward_R"]

@@ -127,7 +127,7 @@ class Batch:
         Args:
             name: ends in its axis letter, e.g. ``value_S``; a step or rollout field of the record
                 format by its own name (``value``, ``logprobs``) means its column.
-            values: ``[R]``, ``[S]`` or ``[T]`` numbers, or strings (interned).
+            values: ``[R]``, ``[S]`` or ``[T]`` numbers or strings (interned), or vectors ``[…, d]``.
             provenance: who made it, from what.
             valid: where values are present; ``[R]`` or ``[S]``.
 

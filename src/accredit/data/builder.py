@@ -24,8 +24,18 @@ from accredit.data.ragged import offsets
 from accredit.data.records import Rollout
 from accredit.data.rows import join_rows
 from accredit.data.settle import Settler
-from accredit.data.sinks import JsonSink, ListSink, NumberSink, Sink, WordSink, as_json, new_sink
-from accredit.data.vocabulary import ROLLOUT_FIELDS, STEP_FIELDS, Field
+from accredit.data.sinks import (
+    JsonSink,
+    ListSink,
+    NumberSink,
+    Sink,
+    VectorSink,
+    WordSink,
+    as_json,
+    as_vectors,
+    new_sink,
+)
+from accredit.data.vocabulary import ROLLOUT_FIELDS, STEP_FIELDS, Field, step_field
 from accredit.errors import AccreditError, DataError
 from accredit.typing import Ints, Level, Scalar
 
@@ -36,6 +46,7 @@ __all__ = ["MAX_TOKENS", "BatchBuilder"]
 
 # Of one batch: 64 GiB of token credit.
 MAX_TOKENS = 1 << 33
+_VECTORS = frozenset(f.name for f in STEP_FIELDS.values() if f.kind == "vectors")
 
 
 class BatchBuilder:
@@ -174,6 +185,18 @@ class BatchBuilder:
                 hint="Mend n_tokens if it is wrong, or read the source in parts",
             )
 
+        for name in parsed.steps.keys() & _VECTORS:
+            there = getattr(self._step.get(name), "width", None)
+            for step, value in zip(*parsed.steps[name], strict=True):
+                if there is not None and len(value) and value.shape[1] != there:
+                    raise DataError(
+                        f"rollout {parsed.id!r} step {step} has {value.shape[1]} numbers a token in {name}, "
+                        f"and records before it have {there}",
+                        code="ACC104",
+                        where=place,
+                        hint=f"Give every token a list of one length, or drop {name} from the record",
+                    )
+
     def _claim(self, parsed: Parsed, place: str) -> None:
         rows = self._seen.get(parsed.id)
         if rows is None:
@@ -220,16 +243,24 @@ class BatchBuilder:
     def _sink(self, level: Level, name: str, value: Any) -> Sink:
         table = self._rollout if level == "rollout" else self._step
         if name not in table:
-            fields = ROLLOUT_FIELDS if level == "rollout" else STEP_FIELDS
-            table[name] = self._known_sink(fields.get(name), name, value)
+            if (
+                level == "rollout"
+                and name not in ROLLOUT_FIELDS
+                and isinstance(value, list | tuple | np.ndarray)
+            ):
+                table[name] = JsonSink()  # a list of a rollout has no tokens to belong to
+            else:
+                known = ROLLOUT_FIELDS.get(name) if level == "rollout" else step_field(name)
+                table[name] = self._known_sink(known, name, value)
         return table[name]
 
     def _declared_sink(self, layout: Layout) -> Sink:
-        fields = ROLLOUT_FIELDS if layout.level == "rollout" else STEP_FIELDS
-        known = fields.get(layout.field)
+        known = ROLLOUT_FIELDS.get(layout.field) if layout.level == "rollout" else step_field(layout.field)
         if known is not None and known.column == layout.column:
             return self._known_sink(known, layout.field, None)
         ragged = layout.level in ("token", "context")
+        if layout.kind == "vector" and ragged:
+            return VectorSink(_wide(layout.dtype))
         if layout.kind == "vector" or (layout.kind == "number" and ragged):
             return ListSink(_wide(layout.dtype))
         if layout.kind == "number" and layout.dtype == "float64":
@@ -243,8 +274,10 @@ class BatchBuilder:
             return NumberSink()
         if field.kind in ("word", "flag"):
             return WordSink(self._state_words if name in ("state", "final_state") else None)
-        if field.kind == "json":
+        if field.kind in ("json", "signals"):
             return JsonSink()
+        if field.kind == "vectors":
+            return VectorSink()
         return ListSink({"tokens": "i8", "vector": "f8"}.get(field.kind, "f4"))
 
     def _columns(self, counts: Ints) -> dict[str, Column]:
@@ -264,7 +297,10 @@ class BatchBuilder:
 def _put(table: dict[str, Sink], name: str, sink: Sink, rows: list[int], values: list[Any]) -> None:
     """Append values; a signal whose kind changes on the way is kept as JSON from then on."""
     if not sink.add(rows, values):
-        table[name] = sink = as_json(sink)
+        vectors = as_vectors(sink)
+        table[name] = sink = vectors if vectors is not None and vectors.add(rows, values) else as_json(sink)
+        if sink is vectors:
+            return
         sink.add(rows, values)
 
 

@@ -35,7 +35,8 @@ class Column:
 
     Args:
         level: what one value belongs to.
-        values: ``[R]``, ``[S]``, ``[T]`` or ``[C]``; ``[S, d]`` for vectors. Where invalid: 0.
+        values: ``[R]``, ``[S]``, ``[T]`` or ``[C]``; ``[R, d]``, ``[S, d]`` or ``[T, d]`` for vectors.
+            Where invalid: 0.
         valid: bool ``[R]`` for rollout columns, ``[S]`` for all others (a step has all its tokens'
             values or none); None = present everywhere.
         words: vocabulary of an interned column; then ``values`` are int32 codes into it.

@@ -11,7 +11,7 @@ import numpy as np
 from accredit.data.batch import Batch
 from accredit.data.column import Column
 from accredit.data.layout import HIDDEN, field_names
-from accredit.data.vocabulary import TOKEN_FIELDS
+from accredit.data.vocabulary import NAMED_SIGNALS, TOKEN_FIELDS, is_named_signal
 from accredit.typing import Array, Ints
 
 __all__ = ["Lists", "plain_lists", "records", "windows"]
@@ -22,14 +22,14 @@ Named: TypeAlias = list[tuple[str, Sequence[Any]]]
 
 _WHOLE = {"fork_step"}
 # Fields whose length says how many policy tokens a step has.
-_COUNTED = frozenset(TOKEN_FIELDS)
+_COUNTED = frozenset(TOKEN_FIELDS) | {NAMED_SIGNALS}
 _WINDOW_TOKENS = 1 << 18
 _WINDOW_STEPS = 1 << 14
 
 
 def plain_lists(values: Array, start: Ints) -> Sequence[Any]:
-    """Return Python lists; float32 numbers by their shortest decimal form."""
-    flat = _shortest(values).tolist()
+    """Return Python lists (of lists, for vectors); float32 numbers by their shortest decimal form."""
+    flat = _shortest(values.reshape(-1)).reshape(values.shape).tolist()
     return [flat[a:b] for a, b in pairwise(start.tolist())]
 
 
@@ -46,7 +46,12 @@ def _shortest(values: Array) -> Array:
 def windows(
     batch: Batch, max_tokens: int = _WINDOW_TOKENS, max_steps: int = _WINDOW_STEPS
 ) -> Iterator[tuple[int, int]]:
-    """Yield half-open ranges of rollouts that hold at most so many tokens and steps (or one rollout)."""
+    """Yield half-open ranges of rollouts that hold at most so many tokens and steps (or one rollout).
+
+    Where tokens have vectors, each of a vector's numbers counts as one token.
+    """
+    wide = [c.values.shape[1] for c in batch.columns.values() if c.level == "token" and c.values.ndim > 1]
+    max_tokens //= max([1, *wide])
     tokens = batch.token_start_S1[batch.step_start_R1]
     first = 0
     while first < len(batch):
@@ -117,7 +122,11 @@ def _steps(batch: Batch, names: dict[str, str], first: int, last: int, lists: Li
         if batch.columns[column].level == "rollout" or column in HIDDEN:
             continue
         for step, value in zip(found, _step_values(batch, column, first, last, lists), strict=True):
-            if value is not None:
+            if value is None:
+                continue
+            if is_named_signal(column):
+                step.setdefault(NAMED_SIGNALS, {})[name[len(NAMED_SIGNALS) + 1 :]] = value
+            else:
                 step[name] = value
     counts = np.diff(batch.token_start_S1[first : last + 1]).tolist()
     for step, count in zip(found, counts, strict=True):

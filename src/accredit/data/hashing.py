@@ -16,7 +16,12 @@ from accredit.typing import Array
 
 __all__ = ["batch_hash"]
 
-_json = msgspec.json.Encoder(order="sorted", enc_hook=str).encode
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
+
+
+_json = msgspec.json.Encoder(order="sorted", enc_hook=_plain).encode
 
 
 def batch_hash(batch: Batch) -> str:

@@ -36,10 +36,10 @@ def make_column(
             f"column {name!r} has {found.shape[0] if found.ndim else 'no'} values for {size} {level}s",
             hint=f"Give one value a {level}, in the order of the batch",
         )
-    if found.ndim > 2 or (found.ndim == 2 and level not in ("rollout", "step")):
+    if found.ndim > 2 or (found.ndim == 2 and level == "context"):
         raise DataError(
             f"column {name!r} has values of shape {found.shape[1:]}",
-            hint="Give one number a row, or one vector a rollout or step",
+            hint="Give one number a row, or one vector a rollout, step or policy token",
         )
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         at = int(np.flatnonzero(~np.isfinite(found))[0])
@@ -71,6 +71,8 @@ def absent_values(batch: Batch, level: Level, valid: BoolArray) -> BoolArray:
 
 def _stored(values: Array, level: Level) -> Array:
     if values.dtype.kind == "f":
+        if values.dtype == np.float16 and values.ndim == 2 and level == "token":
+            return np.array(values)
         return np.array(values, np.float32 if level in ("token", "context") else np.float64)
     return np.array(values)
 
@@ -82,7 +84,7 @@ def _converted(name: str, values: Any) -> tuple[Array, tuple[Scalar, ...] | None
     number is a word.
     """
     field = KNOWN_COLUMNS.get(name)
-    plain = values.tolist() if isinstance(values, np.ndarray) else values
+    plain = values.tolist() if isinstance(values, np.ndarray) and values.ndim < 2 else values
     scalars = isinstance(plain, list | tuple) and {type(v) for v in plain} <= {str, int, float, bool}
     if field is not None and field.kind in ("word", "flag") and scalars:
         return _intern(plain)
@@ -96,13 +98,16 @@ def _converted(name: str, values: Any) -> tuple[Array, tuple[Scalar, ...] | None
         return _objects(plain), None
     if field is None:
         return found, None
-    axes = 2 if field.kind == "vector" else 1
+    axes = 2 if field.kind in ("vector", "vectors") else 1 if field.kind != "signals" else 0
     if field.kind in ("word", "flag") or found.dtype.kind not in "biuf" or found.ndim != axes:
         raise DataError(
             f"column {name!r} holds {field.kind}s: {field.meaning}",
             hint="Give values of that kind, or another name",
         )
-    return found.astype({"tokens": np.int64, "signal": np.float32}.get(field.kind, np.float64)), None
+    if field.kind == "vectors" and found.dtype == np.float16:
+        return found, None
+    stored = {"tokens": np.int64, "signal": np.float32, "vectors": np.float32}.get(field.kind, np.float64)
+    return found.astype(stored, copy=False), None
 
 
 def _objects(values: Sequence[Any]) -> Array:
@@ -188,8 +193,9 @@ def _join_words(
 def _join_columns(name: str, batches: Sequence[Batch]) -> Column:
     parts = [b.columns.get(name) for b in batches]
     first = next(c for c in parts if c is not None)
-    parts = [None if c is None or _hollow(c) else c for c in parts]
-    first = next((c for c in parts if c is not None), first)
+    hollow = [c is not None and _hollow(c, b) for c, b in zip(parts, batches, strict=True)]
+    first = next((c for c, none in zip(parts, hollow, strict=True) if c is not None and not none), first)
+    parts = [_absent(first, b, c) if none else c for c, b, none in zip(parts, batches, hollow, strict=True)]
     kinds = {(c.level, c.words is not None, c.values.dtype.kind, c.values.shape[1:]) for c in parts if c}
     level = first.level
     if len(kinds) > 1:
@@ -208,12 +214,15 @@ def _join_columns(name: str, batches: Sequence[Batch]) -> Column:
     return Column(level, np.concatenate([c.values for c in filled]), valid, None, first.provenance)
 
 
-def _hollow(column: Column) -> bool:
+def _hollow(column: Column, batch: Batch) -> bool:
     """Whether a column has no value at all, so that its kind says nothing."""
+    if column.values.ndim == 2 and column.level == "token":  # vectors of no token have no width
+        return not np.diff(batch.token_start_S1)[column.mask(batch.n_steps)].any()
     return column.valid is not None and not column.valid.any()
 
 
-def _absent(like: Column, batch: Batch) -> Column:
+def _absent(like: Column, batch: Batch, column: Column | None = None) -> Column:
+    """Return a column like another, without a value; valid where ``column`` is."""
     size = _sizes(batch)[like.level]
     if like.is_json:
         values: Array = np.empty(size, object)
@@ -221,7 +230,7 @@ def _absent(like: Column, batch: Batch) -> Column:
         values = np.zeros((size, *like.values.shape[1:]), like.values.dtype)
     steps = len(batch) if like.level == "rollout" else batch.n_steps
     words = None if like.words is None else like.words[:1] or ("",)
-    return Column(like.level, values, np.zeros(steps, bool), words)
+    return Column(like.level, values, np.zeros(steps, bool) if column is None else column.valid, words)
 
 
 def equal(a: Batch, b: Batch) -> bool:
@@ -251,7 +260,18 @@ def _same_column(batch: Batch, a: Column, b: Column) -> bool:
     if a.level in ("token", "context"):
         keep = ~absent_values(batch, a.level, keep)
     left, right = a.decoded()[keep].tolist(), b.decoded()[keep].tolist()
+    if a.is_json:
+        left, right = _plain(left), _plain(right)
     return [_typed(v) for v in left] == [_typed(v) for v in right]
+
+
+def _plain(value: Any) -> Any:
+    """Return a JSON value with lists and numbers in place of numpy's, which do not compare as one."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {k: _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def _typed(value: Any) -> tuple[type, Any]:

@@ -13,8 +13,16 @@ import numpy as np
 from accredit.data.context import Break, Context, context_deltas
 from accredit.data.finding import Finding
 from accredit.data.records import Step
-from accredit.data.sinks import numbers
-from accredit.data.vocabulary import ALIASES, CONTROL, ROLLOUT_FIELDS, STATUSES, STEP_FIELDS, TOKEN_FIELDS
+from accredit.data.sinks import number_rows, numbers
+from accredit.data.vocabulary import (
+    ALIASES,
+    CONTROL,
+    NAMED_SIGNALS,
+    ROLLOUT_FIELDS,
+    STATUSES,
+    STEP_FIELDS,
+    TOKEN_FIELDS,
+)
 from accredit.errors import DataError
 from accredit.typing import Array, Scalar
 
@@ -64,7 +72,8 @@ def parse_record(record: Record, place: str) -> Parsed:
     name, group = _identity(record, place, found)
     rollout = _rollout_fields(record, name, place, found)
     steps = _step_fields(record.get("steps"), name, place)
-    counts = _token_counts(steps, len(record.get("steps") or ()), name, place)
+    named = _named_signals(steps, (name, place, found)) if NAMED_SIGNALS in steps else []
+    counts = _token_counts(steps, named, len(record.get("steps") or ()), name, place)
     steps.pop("n_tokens", None)
     context = _context(steps, counts, name, place, found)
     for key in list(steps):
@@ -187,9 +196,27 @@ def _alike_fields(steps: Sequence[dict[str, Any]]) -> Fields:
     return fields
 
 
-def _token_counts(steps: Fields, n_steps: int, name: str, place: str) -> list[int]:
+def _named_signals(steps: Fields, at: tuple[str, str, list[Finding]]) -> list[str]:
+    """Put the signals of ``perturbed_logprobs`` beside the other fields; return their names."""
+    split: Fields = {}
+    for t, value in zip(*steps.pop(NAMED_SIGNALS), strict=True):
+        if not isinstance(value, Mapping):
+            raise _wrong(f"{NAMED_SIGNALS} of step {t}", value, "an object of named lists", at[0], at[1])
+        for part, signal in value.items():
+            if signal is not None:
+                rows, values = split.setdefault(f"{NAMED_SIGNALS}.{part}", ([], []))
+                rows.append(t)
+                values.append(signal)
+    for key, (rows, values) in split.items():
+        if key in steps:
+            raise _wrong(key, values[0], f"given in {NAMED_SIGNALS} or beside it, not both", at[0], at[1])
+        steps[key] = (rows, _signals(key, values, at))
+    return list(split)
+
+
+def _token_counts(steps: Fields, named: list[str], n_steps: int, name: str, place: str) -> list[int]:
     counts: list[int | None] = [None] * n_steps
-    for key in ("n_tokens", *TOKEN_FIELDS):
+    for key in ("n_tokens", *TOKEN_FIELDS, *named):
         if key not in steps:
             continue
         rows, values = steps[key]
@@ -336,6 +363,24 @@ def _vectors(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) ->
     return _number_lists(key, values, at, "d")
 
 
+def _token_vectors(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Array]:
+    checked = []
+    for value in values:
+        got = number_rows(value)
+        if got is None:
+            raise _wrong(key, value, "one list of numbers a token, all of one length", at[0], at[1])
+        checked.append(got)
+    widths = {got.shape[1] for got in checked if got.shape[0]}
+    if len(widths) > 1:
+        raise DataError(
+            f"rollout {at[0]!r} has {min(widths)} and {max(widths)} numbers a token in {key}",
+            code="ACC104",
+            where=at[1],
+            hint=f"Give every token a list of one length, or drop {key} from the record",
+        )
+    return checked
+
+
 def _number_lists(key: str, values: list[Any], at: tuple[str, str, list[Finding]], code: str) -> list[Array]:
     checked = [numbers(v, code) for v in values]
     for value, got in zip(values, checked, strict=True):
@@ -355,6 +400,7 @@ _CHECKS: Mapping[str, Callable[[str, list[Any], tuple[str, str, list[Finding]]],
     "tokens": _token_lists,
     "signal": _signals,
     "vector": _vectors,
+    "vectors": _token_vectors,
     "json": _as_is,
 }
 

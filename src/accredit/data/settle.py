@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from accredit.data.column import Column
+from accredit.data.column import Column, axis_of, level_of
 from accredit.data.finding import Finding
 from accredit.data.layout import Layout
 from accredit.data.log import FindingLog
 from accredit.data.ragged import offsets, spans
-from accredit.data.sinks import JsonSink, ListSink, NumberSink, Sink, WordSink, as_json
-from accredit.data.vocabulary import ROLLOUT_FIELDS, STEP_FIELDS
+from accredit.data.sinks import JsonSink, ListSink, NumberSink, Sink, VectorSink, WordSink, as_json
+from accredit.data.vocabulary import ROLLOUT_FIELDS, Field, step_field
 from accredit.typing import Array, Ints, Level
 
 __all__ = ["Settler"]
@@ -57,17 +57,22 @@ class Settler:
         found: dict[str, Column] = {}
         for name, sink in sinks.items():
             declared = self._declared.get((False, name))
-            field = STEP_FIELDS.get(name)
+            field = step_field(name)
             if declared is not None and (field is None or field.column != declared.column):
-                found[declared.column] = self._as_declared(declared, sink, self.counts.size)
+                column = self._as_declared(declared, sink, self.counts.size)
+                found[_column_name(declared.column, name, column.level)] = column
                 continue
-            column = self._step_column(sink, field.kind if field else None, declared.width if declared else 0)
-            letter = "T" if column.level == "token" else "S"
+            column = self._step_column(sink, field, declared)
+            wanted = field.column if field else ""
             checked = self._only_finite(name, column)
-            found[field.column if field else f"{name}_{letter}"] = _made(checked, declared)
+            found[_column_name(wanted, name, column.level)] = _made(checked, declared)
         return found
 
-    def _step_column(self, sink: Sink, kind: str | None, promised: int) -> Column:
+    def _step_column(self, sink: Sink, field: Field | None, declared: Layout | None) -> Column:
+        kind = field.kind if field else None
+        promised = declared.width if declared else 0
+        if isinstance(sink, VectorSink):
+            return self._token_vectors(sink, declared)
         if kind == "vector" and isinstance(sink, ListSink) and not sink.items()[0].size:
             width = promised if promised * self.counts.size <= _MAX_VECTOR else 0
             return sink.vector_column("step", self.counts.size, width)
@@ -78,13 +83,26 @@ class Settler:
         lengths = sink.lengths(self.counts.size)
         there = lengths >= 0
         if kind is None and np.array_equal(lengths[there], self.counts[there]):
-            column = sink.token_column(self.counts)
-            with np.errstate(over="ignore"):  # an infinite value is reported as such
-                return Column("token", column.values.astype(np.float32), column.valid)
+            return sink.token_column(self.counts, dtype=np.float32)
         widths = np.unique(lengths[there])
         if widths.size == 1:
             return sink.vector_column("step", self.counts.size, int(widths[0]))
         return as_json(sink).column("step", self.counts.size)
+
+    def _token_vectors(self, sink: VectorSink, declared: Layout | None) -> Column:
+        """Return the vectors of tokens; JSON of steps if there is not one vector a token."""
+        lengths = sink.lengths(self.counts.size)
+        there = lengths >= 0
+        if not np.array_equal(lengths[there], self.counts[there]):
+            return as_json(sink).column("step", self.counts.size)
+        promised = declared.width if declared else 0
+        if sink.width is None and promised * int(self.counts.sum()) <= _MAX_VECTOR:
+            sink.width = promised
+        half = sink.dtype == np.float16 and sink.width is not None and lengths.max(initial=0) > 0
+        column = sink.token_column(self.counts, dtype=np.float16 if half else np.float32)
+        if declared is None or declared.dtype != "float16":
+            return column
+        return Column("token", _halved(column.values), column.valid)
 
     # -- declared columns -------------------------------------------------------------------
 
@@ -114,8 +132,9 @@ class Settler:
             counts = self.counts if column.level == "token" else self.context
             row = np.repeat(np.arange(counts.size), counts)
             broken = np.zeros(counts.size, bool)
-            broken[row[bad]] = True
-            values = np.where(broken[row], 0, column.values).astype(column.values.dtype)
+            broken[row[bad if bad.ndim == 1 else bad.any(axis=1)]] = True
+            values = column.values.copy()
+            values[broken[row]] = 0
         else:
             broken = np.asarray(bad if bad.ndim == 1 else bad.any(axis=1))
             values = column.values.copy()
@@ -136,6 +155,18 @@ class Settler:
                 count=count,
             )
         )
+
+
+def _column_name(wanted: str, field: str, level: Level) -> str:
+    """Return the column's wanted name, or the field's own where the values are of another level."""
+    return wanted if wanted and level_of(wanted) == level else f"{field}_{axis_of(level)}"
+
+
+def _halved(values: Array) -> Array:
+    """Return the values as float16 if it holds each of them exactly, else as they are."""
+    with np.errstate(over="ignore"):
+        half = values.astype(np.float16)
+    return half if np.array_equal(half, values) else values
 
 
 def _made(column: Column, layout: Layout | None) -> Column:
@@ -168,17 +199,10 @@ def _flat(layout: Layout, sink: Sink, size: int) -> Column:
 
 
 def _ragged(layout: Layout, sink: Sink, counts: Ints) -> Column:
-    if layout.kind == "number":
-        lists = sink if isinstance(sink, ListSink) else ListSink(layout.dtype or "f4")
-        if lists is not sink and sink.items()[0].size:
-            raise TypeError(layout.field)
-        lengths = lists.lengths(counts.size)
-        if not np.array_equal(lengths[lengths >= 0], counts[lengths >= 0]):
-            raise ValueError(layout.field)
-        column = lists.token_column(counts, layout.level)
-        return Column(layout.level, column.values.astype(layout.dtype, copy=False), column.valid)
+    if layout.kind in ("number", "vector"):
+        return _ragged_numbers(layout, sink, counts)
     rows, values = sink.items()
-    if layout.kind == "vector" or [len(v) for v in values] != counts[rows].tolist():
+    if [len(v) for v in values] != counts[rows].tolist():
         raise ValueError(layout.field)
     at = spans(offsets(counts)[rows], counts[rows])
     flat: WordSink | JsonSink = WordSink() if layout.kind == "word" else JsonSink()
@@ -186,6 +210,25 @@ def _ragged(layout: Layout, sink: Sink, counts: Ints) -> Column:
         raise TypeError(layout.field)
     column = flat.column(layout.level, int(counts.sum()))
     return Column(layout.level, column.values, _mask(rows, counts.size), column.words)
+
+
+def _ragged_numbers(layout: Layout, sink: Sink, counts: Ints) -> Column:
+    wanted = VectorSink if layout.kind == "vector" else ListSink
+    lists = sink if type(sink) is wanted else wanted(layout.dtype or "f4")
+    if lists is not sink and sink.items()[0].size:
+        raise TypeError(layout.field)
+    lengths = lists.lengths(counts.size)
+    if not np.array_equal(lengths[lengths >= 0], counts[lengths >= 0]):
+        raise ValueError(layout.field)
+    if isinstance(lists, VectorSink):
+        promise = layout.width if lists.width is None else 0
+        if lists.width not in (None, layout.width) or promise * int(counts.sum()) > _MAX_VECTOR:
+            raise ValueError(layout.field)
+        lists.width = layout.width
+        column = lists.token_column(counts, layout.level, np.dtype(layout.dtype))
+        return Column(layout.level, column.values, column.valid)
+    column = lists.token_column(counts, layout.level)
+    return Column(layout.level, column.values.astype(layout.dtype, copy=False), column.valid)
 
 
 def _exact(values: list[object], dtype: str) -> Array:

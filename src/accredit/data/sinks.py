@@ -6,10 +6,12 @@ columns whatever the length of the stream.
 
 from __future__ import annotations
 
+import math
 import struct
 from array import array
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +20,19 @@ from accredit.data.column import Column
 from accredit.data.ragged import offsets, spans
 from accredit.typing import Array, Ints, Level, Scalar
 
-__all__ = ["JsonSink", "ListSink", "NumberSink", "Sink", "WordSink", "as_json", "new_sink", "numbers"]
+__all__ = [
+    "JsonSink",
+    "ListSink",
+    "NumberSink",
+    "Sink",
+    "VectorSink",
+    "WordSink",
+    "as_json",
+    "as_vectors",
+    "new_sink",
+    "number_rows",
+    "numbers",
+]
 
 _FLUSH = 1 << 16
 
@@ -51,6 +65,46 @@ def _packer(code: str, size: int) -> Callable[..., bytes]:
 
 
 _PLAIN = (int, float)
+
+
+def number_rows(values: Any, dtype: str = "f8") -> Array | None:
+    """Return the array ``[n, d]`` of a list of equally long number lists, or None for anything else.
+
+    Args:
+        values: a list or tuple of lists, or an array; an empty list has n = d = 0.
+        dtype: of the result, where values are Python numbers: ``f8``, ``f4``, ``i8`` or ``u8``.
+    """
+    if isinstance(values, list | tuple):
+        if not values:
+            return np.zeros((0, 0), dtype)
+        if type(values[0]) is list:
+            return _packed_rows(values, np.dtype(dtype))
+    try:
+        found = np.asarray(values)
+    except (ValueError, OverflowError, TypeError):
+        return None
+    if found.ndim == 1 and not found.size:
+        return np.zeros((0, 0), found.dtype)
+    return found if found.ndim == 2 and found.dtype.kind in "iuf" else None
+
+
+def _packed_rows(values: Sequence[Any], dtype: np.dtype[Any]) -> Array | None:
+    if set(map(type, values)) != {list} or len(set(map(len, values))) > 1:
+        return None
+    kinds = set(map(type, chain.from_iterable(values)))
+    if not kinds <= ({int} if dtype.kind in "iu" else {int, float}):
+        return None
+    n, d = len(values), len(values[0])
+    try:
+        flat = np.fromiter(chain.from_iterable(values), np.float64 if dtype.kind == "f" else dtype, n * d)
+    except OverflowError:
+        return None
+    if dtype.kind == "f" and int in kinds and flat.size and np.abs(flat).max() > _EXACT:
+        return None  # an integer that float64 would round
+    return flat.reshape(n, d)
+
+
+_EXACT = 1 << 53
 
 
 class NumberSink:
@@ -156,11 +210,19 @@ class ListSink:
                 self._chunks.append(np.concatenate(filled).astype(self.dtype, copy=False))
         self._open, self._waiting = [], 0
 
-    def flat(self) -> Array:
-        """Return all values in order of arrival."""
+    def flat(self, dtype: Any = None) -> Array:
+        """Return all values in order of arrival; each part is let go as soon as it is copied."""
         self._flush()
-        self._chunks = [np.concatenate(self._chunks)] if self._chunks else []
-        return self._chunks[0] if self._chunks else np.zeros(0, self.dtype)
+        values = np.empty(sum(p.size for p in self._chunks), self.dtype if dtype is None else dtype)
+        at = 0
+        self._chunks.reverse()
+        with np.errstate(over="ignore"):  # an infinite value is found at the end
+            while self._chunks:
+                part = self._chunks.pop()
+                values[at : at + part.size] = part
+                at += part.size
+        self._chunks = [values]
+        return values
 
     def items(self) -> tuple[Ints, list[Any]]:
         """Return rows and lists collected so far."""
@@ -174,15 +236,15 @@ class ListSink:
         found[np.array(self._rows, np.int64)] = np.array(self._lengths, np.int64)
         return found
 
-    def token_column(self, counts_S: Ints, level: Level = "token") -> Column:
-        """Return the token column over steps of ``counts_S`` tokens each."""
+    def token_column(self, counts_S: Ints, level: Level = "token", dtype: Any = None) -> Column:
+        """Return the token column over steps of ``counts_S`` tokens each: ``[T]`` or ``[T, d]``."""
         rows = np.array(self._rows, np.int64)
-        flat = self.flat()
+        flat = self.flat(dtype)
         have = _valid(rows, counts_S.size)
         if have is None and np.all(rows[1:] > rows[:-1]):
             return Column(level, flat, None)
         start = offsets(counts_S)
-        values = np.zeros(int(start[-1]), flat.dtype)
+        values = np.zeros((int(start[-1]), *flat.shape[1:]), flat.dtype)
         values[spans(start[rows], counts_S[rows])] = flat
         return Column(level, values, have)
 
@@ -194,6 +256,70 @@ class ListSink:
         return Column(level, values, _valid(rows, size))
 
 
+class VectorSink(ListSink):
+    """Lists of equally long number lists, one list a policy token: ``[n, d]`` a row.
+
+    float16 and float32 arrays stay what they are until something wider comes.
+
+    Args:
+        dtype: the widest that is kept: f4, f8, or i8 and u8 for whole numbers alone.
+    """
+
+    def __init__(self, dtype: str = "f4") -> None:
+        super().__init__(dtype)
+        self.width: int | None = None  # the first list that is not empty says it
+        self._widest = self.dtype
+        if self.dtype.kind == "f":
+            self.dtype = np.dtype("f2")
+
+    def add(self, rows: Sequence[int], values: Sequence[Any]) -> bool:
+        """Append lists; return False (nothing appended) if one is not like those before it."""
+        found = [number_rows(v, self._widest.str) for v in values]
+        kept = [f for f in found if f is not None]
+        widths = {f.shape[1] for f in kept if f.shape[0]} | ({self.width} - {None})
+        if len(kept) < len(found) or len(widths) > 1 or not all(self._holds(f) for f in kept):
+            return False
+        self.width = widths.pop() if widths else None
+        self._widen(kept)
+        self._lengths.extend([f.shape[0] for f in kept])
+        self._rows.extend(rows)
+        self._open.extend([f.reshape(-1) for f in kept if f.size])
+        self._waiting += sum(f.size for f in kept)
+        if self._waiting >= _FLUSH or len(self._open) >= _FLUSH:
+            self._flush()
+        return True
+
+    def _holds(self, found: Array) -> bool:
+        return not found.size or self.dtype.kind == "f" or found.dtype.kind in "iu"
+
+    def _widen(self, kept: Sequence[Array]) -> None:
+        if self.dtype == self._widest or self.dtype.kind != "f":
+            return
+        narrow = all(not f.size or np.can_cast(f.dtype, self.dtype) for f in kept)
+        if not narrow:
+            self._flush()
+            single = all(not f.size or np.can_cast(f.dtype, np.float32) for f in kept)
+            self.dtype = np.dtype("f4") if single else self._widest
+
+    def flat(self, dtype: Any = None) -> Array:
+        """Return all vectors ``[n, d]`` in order of arrival."""
+        return super().flat(dtype).reshape(sum(self._lengths), self.width or 0)
+
+    def items(self) -> tuple[Ints, list[Any]]:
+        """Return rows and lists collected so far; what is not finite is None in them."""
+        flat = self.flat()
+        cuts = np.cumsum(np.array(self._lengths, np.int64))[:-1]
+        lists = [_known(part) for part in np.split(flat, cuts)] if self._lengths else []
+        return np.array(self._rows, np.int64), lists
+
+
+def _known(values: Array) -> list[Any]:
+    plain: list[Any] = values.tolist()
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return plain
+    return [[v if math.isfinite(v) else None for v in row] for row in plain]
+
+
 class JsonSink:
     """Any JSON value, kept as the object it is."""
 
@@ -203,7 +329,7 @@ class JsonSink:
 
     def add(self, rows: Sequence[int], values: Sequence[Any]) -> bool:
         """Append values; always True."""
-        self._values.extend(values)
+        self._values.extend([v.tolist() if isinstance(v, np.ndarray | np.generic) else v for v in values])
         self._rows.extend(rows)
         return True
 
@@ -220,7 +346,7 @@ class JsonSink:
         return Column(level, values, _valid(rows, size))
 
 
-Sink: TypeAlias = NumberSink | WordSink | ListSink | JsonSink
+Sink: TypeAlias = NumberSink | WordSink | ListSink | VectorSink | JsonSink
 
 
 def new_sink(value: Any) -> Sink:
@@ -231,7 +357,20 @@ def new_sink(value: Any) -> Sink:
         return WordSink()
     if isinstance(value, list | tuple | np.ndarray) and numbers(value) is not None:
         return ListSink("f8")
+    if isinstance(value, list | tuple | np.ndarray) and number_rows(value) is not None:
+        return VectorSink("f8")
     return JsonSink()
+
+
+def as_vectors(sink: Sink) -> VectorSink | None:
+    """Return a sink of vectors that holds the empty lists of another one; None if it holds more."""
+    if not isinstance(sink, ListSink) or isinstance(sink, VectorSink):
+        return None
+    if any(sink._lengths):
+        return None
+    fresh = VectorSink("f8")
+    fresh.add(sink._rows, [[]] * len(sink._rows))
+    return fresh
 
 
 def as_json(sink: Sink) -> JsonSink:

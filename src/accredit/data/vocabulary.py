@@ -14,6 +14,7 @@ __all__ = [
     "ALIASES",
     "CONTROL",
     "KNOWN_COLUMNS",
+    "NAMED_SIGNALS",
     "ROLLOUT_FIELDS",
     "STATUSES",
     "STEP_FIELDS",
@@ -21,9 +22,13 @@ __all__ = [
     "Field",
     "Kind",
     "column_of",
+    "is_named_signal",
+    "step_field",
 ]
 
-Kind: TypeAlias = Literal["number", "word", "flag", "tokens", "signal", "vector", "json"]
+Kind: TypeAlias = Literal[
+    "number", "word", "flag", "tokens", "signal", "vector", "vectors", "signals", "json"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,9 @@ class Field:
         name: the field's name in a native record.
         column: the column that holds it.
         kind: number (float64), word (JSON scalar, interned), flag (true/false), tokens (token ids),
-            signal (float32, one a policy token), vector (fixed-length numbers), json (object).
+            signal (float32, one a policy token), vector (fixed-length numbers), vectors (float32 or
+            float16, fixed-length numbers a policy token), signals (an object of named signals, each
+            a column of its own), json (object).
         meaning: one line for the docs.
         probe: the command or the place that makes it, for MissingSignal.
     """
@@ -56,7 +63,11 @@ STATUSES = ("finished", "truncated", "failed", "rejected")
 CONTROL = frozenset({"id", "group", "steps", "rewards", "truncated", "schema"})
 
 # Other spellings that are read as the field on the right.
-ALIASES: Mapping[str, str] = {"values": "token_values"}
+ALIASES: Mapping[str, str] = {"values": "token_values", "teacher_logprobs": "logprobs_teacher"}
+
+# A step field that holds one signal a name; ``perturbed_logprobs.NAME_T`` is the column of one.
+NAMED_SIGNALS = "perturbed_logprobs"
+_PROBE = "accredit probe FILE --model MODEL --want"
 
 ROLLOUT_FIELDS = _table(
     Field("reward", "reward_R", "number", "outcome of the rollout; null = unscored", "a verifier"),
@@ -85,9 +96,9 @@ STEP_FIELDS = _table(
         "logprob_T",
         "signal",
         "log-probability of each token, nats",
-        "a rescoring of the same tokens",
+        f"{_PROBE} logprob",
     ),
-    Field("entropies", "entropy_T", "signal", "next-token entropy, nats", "a rescoring of the same tokens"),
+    Field("entropies", "entropy_T", "signal", "next-token entropy, nats", f"{_PROBE} entropy"),
     Field("token_values", "token_value_T", "signal", "V of the prefix before each token", "a critic"),
     Field("value", "value_S", "number", "V of the state before the step", "a critic"),
     Field("text", "text_S", "word", "what the policy saw or said, for people"),
@@ -99,23 +110,74 @@ STEP_FIELDS = _table(
         "logprobs_hindsight_T",
         "signal",
         "log-probability of each token with the outcome in the prompt, nats",
-        "a rescoring of the same tokens",
+        f"{_PROBE} logprob --context hindsight",
     ),
     Field(
         "logprobs_teacher",
         "logprobs_teacher_T",
         "signal",
         "log-probability of each token under a teacher, nats",
-        "a rescoring of the same tokens",
+        f"{_PROBE} logprob --context teacher",
     ),
     Field("report", "report_S", "word", "what came back for the subtask of this step"),
     Field("features", "features_S", "vector", "physical features of the state before the step"),
     Field("prm_logits", "prm_logits_S", "vector", "[bad, good] logits of a process reward model"),
     Field("prm_logratio", "prm_logratio_T", "signal", "log pi_prm - log pi_ref of each token"),
+    Field(
+        "old_logprobs",
+        "old_logprobs_T",
+        "signal",
+        "log-probability of each token under the policy before the update, nats",
+        f"{_PROBE} logprob",
+    ),
+    Field(
+        NAMED_SIGNALS,
+        f"{NAMED_SIGNALS}_T",
+        "signals",
+        "log-probability of each token with the context perturbed, nats, one list a perturbation",
+        f"{_PROBE} logprob --context NAME",
+    ),
+    Field("hidden", "hidden_T", "vectors", "hidden state at each token", f"{_PROBE} hidden"),
+    Field("student_logits", "student_logits_T", "vectors", "logits of the policy", f"{_PROBE} logits"),
+    Field(
+        "teacher_logits",
+        "teacher_logits_T",
+        "vectors",
+        "logits of a teacher",
+        f"{_PROBE} logits --context teacher",
+    ),
+    Field(
+        "teacher_none_logits",
+        "teacher_none_logits_T",
+        "vectors",
+        "logits of a teacher that sees no outcome",
+        f"{_PROBE} logits --context none",
+    ),
+    Field(
+        "teacher_pos_logits",
+        "teacher_pos_logits_T",
+        "vectors",
+        "logits of a teacher that is told of success",
+        f"{_PROBE} logits --context pos",
+    ),
+    Field(
+        "teacher_neg_logits",
+        "teacher_neg_logits_T",
+        "vectors",
+        "logits of a teacher that is told of failure",
+        f"{_PROBE} logits --context neg",
+    ),
+    Field(
+        "fisher_moments",
+        "fisher_moments_T",
+        "vectors",
+        "E_p t, E_p n, E_p t^2, E_p n^2, E_p tn, t_y, n_y of score differences t and n",
+        f"{_PROBE} fisher",
+    ),
 )
 
 # The fields whose length says how many policy tokens a step has.
-TOKEN_FIELDS = tuple(f.name for f in STEP_FIELDS.values() if f.kind in ("tokens", "signal"))
+TOKEN_FIELDS = tuple(f.name for f in STEP_FIELDS.values() if f.kind in ("tokens", "signal", "vectors"))
 
 KNOWN_COLUMNS: Mapping[str, Field] = {
     f.column: f for fields in (ROLLOUT_FIELDS, STEP_FIELDS) for f in fields.values()
@@ -133,3 +195,25 @@ def column_of(name: str) -> str:
     """
     found = [table[name].column for table in (STEP_FIELDS, ROLLOUT_FIELDS) if name in table]
     return found[0] if len(found) == 1 else name
+
+
+def is_named_signal(column: str) -> bool:
+    """Return whether a column is one of the signals of ``perturbed_logprobs``.
+
+    Example:
+        >>> is_named_signal("perturbed_logprobs.mask_T"), is_named_signal("logprob_T")
+        (True, False)
+    """
+    return column.startswith(f"{NAMED_SIGNALS}.") and column.endswith("_T")
+
+
+def step_field(name: str) -> Field | None:
+    """Return what is known of a step field, or of one signal of ``perturbed_logprobs``; else None.
+
+    Example:
+        >>> step_field("perturbed_logprobs.mask").column
+        'perturbed_logprobs.mask_T'
+    """
+    if name.startswith(f"{NAMED_SIGNALS}."):
+        return Field(name, f"{name}_T", "signal", STEP_FIELDS[NAMED_SIGNALS].meaning)
+    return STEP_FIELDS.get(name)

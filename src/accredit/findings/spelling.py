@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator
 
 from accredit.data import Batch, Finding
-from accredit.data.vocabulary import CONTROL, ROLLOUT_FIELDS, STEP_FIELDS
+from accredit.data.vocabulary import CONTROL, NAMED_SIGNALS, ROLLOUT_FIELDS, STEP_FIELDS
 from accredit.findings.codes import CODES
 from accredit.findings.scene import Check, Scene
 
@@ -33,7 +33,7 @@ def _misspelt(scene: Scene) -> Iterator[Finding]:
 
 def _is_extra(column: str) -> bool:
     fields = {f.column for f in (*ROLLOUT_FIELDS.values(), *STEP_FIELDS.values())}
-    made = column.startswith(("rewards.", "context_")) or column == "row_S"
+    made = column.startswith(("rewards.", f"{NAMED_SIGNALS}.", "context_")) or column == "row_S"
     return not made and column not in fields and column[:-2] not in _KNOWN
 
 

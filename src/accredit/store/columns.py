@@ -45,7 +45,8 @@ def arrow_type(column: Column) -> Any:
     else:
         found = pa.from_numpy_dtype(column.values.dtype)
     if kind == "vector":
-        return pa.list_(found)
+        found = pa.list_(found)
+        return pa.list_(found) if column.level == "token" else found
     return pa.list_(found) if column.level in ("token", "context") else found
 
 
@@ -64,7 +65,7 @@ def to_arrow(column: Column, first: int, last: int, start: Ints | None = None) -
         low, high = int(start[first]), int(start[last])
         keep, counts = _valid_lists(start[first : last + 1], valid)
         values = column.values[low:high] if keep is None else column.values[low:high][keep]
-        flat = _flat(column, kind, values, None)
+        flat = _vector_lists(values) if kind == "vector" else _flat(column, kind, values, None)
         return _lists(flat, counts, valid)
     values = column.values[first:last]
     if kind == "vector":
@@ -86,6 +87,11 @@ def _lists(flat: Any, counts: Ints, valid: BoolArray | None) -> Any:
     start = pa.array(offsets(counts).astype(np.int32))
     absent = None if valid is None else pa.array(~valid)
     return pa.ListArray.from_arrays(start, flat, mask=absent)
+
+
+def _vector_lists(values: Array) -> Any:
+    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+    return _lists(flat, np.full(len(values), values.shape[1], np.int64), None)
 
 
 def _flat(column: Column, kind: str, values: Array, valid: BoolArray | None) -> Any:
@@ -122,14 +128,17 @@ def from_arrow(array: Any, layout: Layout, counts: Ints | None) -> Column:
         values, words = _unflat(array, layout)
         return Column(layout.level, values, valid, words, layout.provenance)
     lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0), np.int64)
-    values, words = _unflat(array.flatten(), layout)
+    if counts is not None and layout.kind == "vector":
+        values, words = _token_vectors(array.flatten(), layout), None
+    else:
+        values, words = _unflat(array.flatten(), layout)
     if counts is None:
         return _vectors(values, lengths, valid, layout)
     wanted = counts if valid is None else np.where(valid, counts, 0)
     if not np.array_equal(lengths, wanted):
         raise ValueError(f"lists of {layout.field} do not have one value a token")
     if valid is not None:
-        full = np.zeros(int(counts.sum()), values.dtype)
+        full = np.zeros((int(counts.sum()), *values.shape[1:]), values.dtype)
         full[spans(offsets(counts)[:-1][valid], counts[valid])] = values
         values = full
     return Column(layout.level, values, valid, words, layout.provenance)
@@ -142,6 +151,15 @@ def _vectors(values: Array, lengths: Ints, valid: BoolArray | None, layout: Layo
     full = np.zeros((lengths.size, layout.width), values.dtype)
     full[there] = values.reshape(int(there.sum()), layout.width)
     return Column(layout.level, full, valid, None, layout.provenance)
+
+
+def _token_vectors(lists: Any, layout: Layout) -> Array:
+    """Return the vectors ``[n, width]`` of n lists."""
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0), np.int64)
+    if (lengths != layout.width).any():
+        raise ValueError(f"vectors of {layout.field} do not have {layout.width} numbers")
+    values, _ = _unflat(lists.flatten(), layout)
+    return values.reshape(len(lists), layout.width)
 
 
 def _unflat(array: Any, layout: Layout) -> tuple[Array, tuple[Scalar, ...] | None]:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from accredit.data import FindingLog
+from accredit.data.sinks import number_rows
 from accredit.errors import DataError
 from accredit.store.limits import Limits
 
@@ -213,11 +214,11 @@ def deeper(value: Any, depth: int) -> bool:
 def known_only(value: Any) -> Any:
     """Return a record without NaN and infinity, except where the builder counts them itself.
 
-    Those are the outcome, and the lists of one number a token.
+    Those are the outcome, and the lists of one number, or one vector, a token.
     """
     if not isinstance(value, Mapping):
         return value
-    found = {k: v if k in ("reward", "steps") else _finite(v) for k, v in value.items()}
+    found = {k: v if k in ("reward", "steps") else _finite(v, inside=True) for k, v in value.items()}
     steps = found.get("steps")
     if isinstance(steps, list):
         found["steps"] = [
@@ -232,7 +233,9 @@ def _finite(value: Any, *, inside: bool = False) -> Any:
     if isinstance(value, dict):
         return {k: _finite(v, inside=True) for k, v in value.items()}
     if isinstance(value, list):
-        flat = not inside and not any(isinstance(v, dict | list) for v in value)
+        flat = not inside and (
+            not any(isinstance(v, dict | list) for v in value) or number_rows(value) is not None
+        )
         return value if flat else [_finite(v, inside=True) for v in value]
     return value
 

@@ -49,12 +49,16 @@ def number_lists(values: Array, start: Ints) -> Sequence[Any]:
     """Return one JSON list of numbers a step, each in its shortest exact form.
 
     Args:
-        values: ``[n]`` numbers, finite.
+        values: ``[n]`` numbers or ``[n, d]`` vectors, finite.
         start: offsets of the steps, from 0 to n.
     """
     if values.dtype == np.float16:
         values = values.astype(np.float32)
-    text = pa.array(values).cast(pa.string())
+    text = pa.array(values.reshape(-1)).cast(pa.string())
+    if values.ndim == 2:
+        rows = pa.array(np.arange(len(values) + 1) * values.shape[1], pa.int64())
+        inner = pc.binary_join(pa.LargeListArray.from_arrays(rows, text), ",")
+        text = pc.binary_join_element_wise("[", inner, "]", "")
     joined = pc.binary_join(pa.LargeListArray.from_arrays(pa.array(start, pa.int64()), text), ",")
     return [msgspec.Raw(b"[" + line.encode() + b"]") for line in joined.to_pylist()]
 

@@ -228,7 +228,8 @@ def _spoken(column: Column, as_text: bool) -> Column:
     return Column(column.level, column.values, column.valid, words, column.provenance)
 
 
-_KINDS = {"number": "number", "tokens": "number", "signal": "number", "vector": "vector", "json": "json"}
+_KINDS = {"number": "number", "tokens": "number", "signal": "number", "json": "json"}
+_KINDS |= {"vector": "vector", "vectors": "vector", "signals": "none of its own"}
 
 
 def _checked(layout: Layout, column: Column) -> Column:
