@@ -85,3 +85,27 @@ def test_many_rows_come_in_order_whatever_the_row_groups(tmp_path):
     batch = read(path)
     assert list(range(n)) == rewards(batch)
     assert 100 == batch.n_groups
+
+
+def talk_of_two_turns(tmp_path, credit):
+    turns = [
+        {"role": "assistant", "content": "look"},
+        {"role": "tool", "content": "key"},
+        {"role": "assistant", "content": "done"},
+    ]
+    return table(
+        tmp_path, step=[1], prompt=["find"], completion=[turns], won=[1.0], accredit=[credit], advantage=[0.0]
+    )
+
+
+def test_the_credit_that_our_trainer_logged_is_a_signal_of_its_steps(tmp_path):
+    batch = read(talk_of_two_turns(tmp_path, [0.25, -1.5]))
+    assert [0.25, -1.5] == of(batch, batch.ids[0], "credit_S")
+    assert "metadata" not in next(batch.records())
+
+
+@pytest.mark.parametrize("credit", [[0.5], [0.5, None], ["a", "b"], [float("nan"), 0.0]])
+def test_credit_that_fits_no_step_stays_metadata(tmp_path, credit):
+    batch = read(talk_of_two_turns(tmp_path, credit))
+    assert not batch.has("credit_S")
+    assert "accredit" in next(batch.records())["metadata"]

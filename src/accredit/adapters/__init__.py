@@ -2,6 +2,7 @@
 
 - `padded`: tensors of rows x positions and ids (`trainers_padded` holds the trainers' names for it);
 - `verl`: every method as ``algorithm.adv_estimator=accredit/<id>``;
+- `trl`: a mixin for TRL's GRPOTrainer;
 - `nodes`: objects with token lists (verifiers, prime-rl, Tinker, rLLM, ART);
 - `trackers`: scalars for experiment trackers;
 - `export`: credit back into the formats that the rollouts came from.

@@ -13,6 +13,7 @@ import numpy as np
 import accredit as ac
 from accredit.adapters.arrays import as_mask, as_numpy
 from accredit.adapters.padded import PaddedCredit, PaddedRows, padded_credit
+from accredit.adapters.running import card_of, log_findings
 from accredit.adapters.trackers import scalars
 from accredit.errors import DataError, ParamError, VersionError
 
@@ -105,19 +106,14 @@ def credit_rows(
     here = HERE.get()
     rows = _padded_rows(tensors, extras, here)
     options = _options(method, config)
-    if "stateful" in _card(method).tags:
+    if "stateful" in card_of(method).tags:
         options["state"] = _MEMORY.get(method)
     found = padded_credit(rows, method, **options)
     _MEMORY[method] = found.credit.state
     short = _short_groups(found.credit.batch, per_group, strict=bool(options.get("strict")))
-    _report(method, found)
+    log_findings(logger, f"{PREFIX}{method}", found.credit)
     LAST.set(scalars(found.credit) | {"accredit/short_groups": float(short)})
     return _masked(found, tensors["response_mask"])
-
-
-def _card(method: str) -> Any:
-    head = method.partition(":")[0]
-    return next(card for card in ac.catalog() if head == card.id or head in card.aliases)
 
 
 def _masked(found: PaddedCredit, mask: Any) -> PaddedCredit:
@@ -211,7 +207,7 @@ def _options(method: str, config: Any) -> dict[str, Any]:
     if given is not None and not isinstance(given, dict):
         raise ParamError(f"algorithm.{FIELD} must be a mapping of parameters, got {given!r}")
     options: dict[str, Any] = {str(name): value for name, value in (given or {}).items()}
-    takes = {spec.name for spec in _card(method).params}
+    takes = {spec.name for spec in card_of(method).params}
     for name in ("gamma", "lam"):
         value = config.get(name, None) if config is not None else None
         if name in takes and name not in options and value is not None and value != _VERL_DEFAULT:
@@ -233,12 +229,3 @@ def _short_groups(batch: ac.Batch, per_group: int, *, strict: bool) -> int:
             raise DataError(text, code="ACC872", hint="Say strict=false where sessions may fail")
         logger.warning("ACC872: %s", text)
     return int(short.size)
-
-
-def _report(method: str, found: PaddedCredit) -> None:
-    for finding in found.credit.findings:
-        if finding.severity != "info":
-            logger.warning("%s%s: %s: %s", PREFIX, method, finding.code, finding.message)
-    taken = {name: n for name, n in found.credit.fallbacks.items() if n}
-    if taken:
-        logger.info("%s%s took fallbacks: %s", PREFIX, method, taken)

@@ -3,7 +3,9 @@
 A step is an assistant message of the completion; a completion that is a text is one step. Group: equal
 prompts of one training step. State from the last observation. Columns of fractions are the scores of the
 reward functions; the outcome is their sum, as TRL sums them where every weight is 1, and a score that is
-null was abstained from. TRL's own advantage is the signal ``advantage_R``, for comparison.
+null was abstained from. TRL's own advantage is the signal ``advantage_R``, for comparison; the column
+``accredit`` of our adapter, credit a step, is the signal ``credit_S`` where it has as many numbers as the
+completion has steps, and stays metadata elsewhere.
 Missing: tokens, log-probabilities, step rewards, the weights of the reward functions; a prompt that one
 training step drew twice makes one group.
 """
@@ -21,6 +23,7 @@ from accredit.readers.formats import Format, Head, register
 __all__ = ["TRL"]
 
 _USED = ("step", "prompt", "completion", "advantage")
+_CREDIT = "accredit"
 
 
 def _score(head: Head) -> int:
@@ -43,8 +46,11 @@ def _rollouts(value: Any, origin: Origin) -> Iterator[Rollout]:
     talk = Transcript(origin)
     for message in _messages(value.get("prompt"), "user", origin):
         talk.add(message._replace(sampled=False))
-    for message in _messages(value.get("completion"), "assistant", origin):
-        talk.add(message)
+    said = list(_messages(value.get("completion"), "assistant", origin))
+    turns = [b for b, message in enumerate(said) if message.role == "assistant" and message.sampled]
+    credit = dict(zip(turns, _credit(value, len(turns)), strict=False))
+    for b, message in enumerate(said):
+        talk.add(message, **({"extra": {"credit": credit[b]}} if b in credit else {}))
     step = text_of(value.get("step"))
     scores = {k: v for k, v in value.items() if k not in _USED and isinstance(v, float)}
     yield talk.rollout(
@@ -53,9 +59,16 @@ def _rollouts(value: Any, origin: Origin) -> Iterator[Rollout]:
         reward=_sum(scores, origin),
         rewards=scores or None,
         policy_version=step or None,
-        metadata=rest_of(value, *_USED, *scores),
+        metadata=rest_of(value, *_USED, *scores, *([_CREDIT] if credit else [])),
         extra=_advantage(value),
     )
+
+
+def _credit(value: Mapping[str, Any], turns: int) -> list[float]:
+    """Return the credit of each turn if there is a number for each, else nothing."""
+    given = value.get(_CREDIT)
+    found = [number_of(c) for c in given] if isinstance(given, list) and len(given) == turns else []
+    return [c for c in found if c is not None] if None not in found else []
 
 
 def _advantage(value: Mapping[str, Any]) -> dict[str, Any]:
