@@ -1,5 +1,10 @@
 """Models asked about rollouts: the same tokens rescored, in their own context or in another."""
 
+from accredit.signals.divergences import Divergence, FisherMoments
+from accredit.signals.drifts import Alignment, Drift, alignment, drift
+from accredit.signals.fake import FakeBackend
+from accredit.signals.joints import View, joint
+from accredit.signals.precomputed import Precomputed
 from accredit.signals.request import (
     CONTEXT,
     SAMPLED,
@@ -14,18 +19,33 @@ from accredit.signals.request import (
     Span,
     Want,
 )
+from accredit.signals.rescore import backend_of, probe
+from accredit.signals.torch_backend import TransformersBackend
 
 __all__ = [
     "CONTEXT",
     "SAMPLED",
+    "Alignment",
     "Backend",
     "Context",
     "Distributions",
+    "Divergence",
+    "Drift",
+    "FakeBackend",
+    "FisherMoments",
     "Passage",
+    "Precomputed",
     "ProbeRequest",
     "Provenance",
     "Scores",
     "Segment",
     "Span",
+    "TransformersBackend",
+    "View",
     "Want",
+    "alignment",
+    "backend_of",
+    "drift",
+    "joint",
+    "probe",
 ]

@@ -280,6 +280,10 @@ class Backend(Protocol):
 class Distributions(Backend, Protocol):
     """A back end that shows whole next-token distributions, a few rows at a time."""
 
+    @property
+    def vocabulary(self) -> int:
+        """Number of ids, V."""
+
     def rows(self, request: ProbeRequest, size: int) -> Iterator[Array]:
         """Yield log-probabilities ``[<= size, V]`` float32, one row a policy token, in order.
 
