@@ -1,0 +1,164 @@
+"""A server on this machine that answers as vLLM does, with the numbers of the fake back end.
+
+Field names are those of vLLM 0.1x's OpenAI server: ``choices[0].prompt_logprobs`` is a list whose first
+entry is null and whose others map token ids (as strings) to ``{logprob, rank, decoded_token}``.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+
+from accredit.signals.fake import FakeBackend
+from accredit.signals.request import ProbeRequest, Span, Want
+
+MODEL = FakeBackend(vocabulary=50, seed=3)
+Answer = tuple[int, dict[str, str], bytes]
+
+
+class Server:
+    """What was asked, and how it is answered.
+
+    Args:
+        respond: ``(path, body) -> (status, headers, bytes)``; body is None for a GET.
+    """
+
+    def __init__(self, respond: Callable[[str, Any], Answer]) -> None:
+        self.respond = respond
+        self.asked: list[tuple[str, Any, dict[str, str]]] = []
+        self.url = ""
+
+    def completions(self) -> list[Any]:
+        return [body for path, body, _ in self.asked if path.endswith("completions") and _long(body)]
+
+
+def _long(body: Any) -> bool:
+    return len(body["prompt"]) != 3  # the client's first question has three tokens
+
+
+@contextmanager
+def serving(respond: Callable[[str, Any], Answer]) -> Iterator[Server]:
+    server = Server(respond)
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self, body: Any) -> None:
+            server.asked.append((self.path, body, dict(self.headers)))
+            status, headers, data = server.respond(self.path, body)
+            try:
+                self.send_response(status)
+                for name, value in {"Content-Length": str(len(data)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(data)
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+
+        def do_GET(self) -> None:
+            self._answer(None)
+
+        def do_POST(self) -> None:
+            length = int(self.headers["Content-Length"])
+            self._answer(json.loads(self.rfile.read(length)))
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    server.url = f"http://127.0.0.1:{http.server_address[1]}/v1"
+    try:
+        yield server
+    finally:
+        http.shutdown()
+        http.server_close()
+        thread.join()
+
+
+def ok(document: Any) -> Answer:
+    return 200, {}, json.dumps(document).encode()
+
+
+def error(status: int, **fields: Any) -> Answer:
+    return status, {}, json.dumps({"error": fields}).encode()
+
+
+def vllm(path: str, body: Any, longest: int = 512) -> Answer:
+    """Answer as vLLM does."""
+    if path == "/v1/models":
+        card = {"id": "org/tiny", "object": "model", "owned_by": "vllm", "max_model_len": longest}
+        return ok({"object": "list", "data": [card]})
+    if path == "/version":
+        return ok({"version": "0.14.1"})
+    if path == "/tokenize":
+        return ok(
+            {"count": len(body["prompt"]), "max_model_len": longest, "tokens": [*body["prompt"].encode()]}
+        )
+    if path == "/detokenize":
+        return ok({"prompt": bytes(body["tokens"]).decode()})
+    if path != "/v1/completions":
+        return error(404, message="Not Found", type="NotFoundError", code=404)
+    return ok(completion(body))
+
+
+def completion(body: Any) -> dict[str, Any]:
+    ids = body["prompt"]
+    rows: list[Any] = [None, *(entry(ids, p, body["prompt_logprobs"]) for p in range(1, len(ids)))]
+    choice = {
+        "index": 0,
+        "text": " x",
+        "logprobs": None,
+        "finish_reason": "length",
+        "stop_reason": None,
+        "prompt_logprobs": rows,
+        "prompt_token_ids": ids,
+        "token_ids": [7],
+    }
+    usage = {"prompt_tokens": len(ids), "total_tokens": len(ids) + 1, "completion_tokens": 1}
+    return {
+        "id": "cmpl-1",
+        "object": "text_completion",
+        "model": "org/tiny",
+        "choices": [choice],
+        "usage": usage,
+    }
+
+
+def entry(ids: list[int], p: int, k: int) -> dict[str, Any]:
+    """Return the k most probable tokens of a position and the chosen one, which stands last."""
+    request = ProbeRequest(np.array(ids), (Span(0, p, p + 1),), Want(logprob=True, topk=k))
+    [scores] = MODEL.score([request])
+    found = {
+        str(i): {"logprob": float(x), "rank": n, "decoded_token": f"<{i}>"}
+        for n, (i, x) in enumerate(zip(scores.topk_ids[0], scores.topk_logprobs[0], strict=True), 1)
+    }
+    chosen = found.pop(str(ids[p]), None) or {
+        "logprob": float(scores.logprob[0]),
+        "rank": k + 1,
+        "decoded_token": "y",
+    }
+    return {**found, str(ids[p]): chosen}
+
+
+def echoed(body: Any) -> dict[str, Any]:
+    """Return a completion as OpenAI's first servers gave it: the prompt echoed with its log-probs."""
+    ids = body["prompt"]
+    request = ProbeRequest(np.array(ids), (Span(0, 1, len(ids)),), Want(logprob=True))
+    [scores] = MODEL.score([request])
+    values = [None, *map(float, scores.logprob), -0.5]
+    logprobs = {
+        "tokens": ["t"] * len(values),
+        "token_logprobs": values,
+        "top_logprobs": None,
+        "text_offset": [],
+    }
+    return {
+        "choices": [{"text": "t", "index": 0, "logprobs": logprobs}],
+        "usage": {"prompt_tokens": len(ids)},
+    }
