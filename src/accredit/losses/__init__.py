@@ -11,6 +11,7 @@ from accredit.losses.divergence import (
     log_softmax,
     reverse_kl,
 )
+from accredit.losses.fisher import MOMENTS, Directions, directions, fisher_moments, row_pieces
 from accredit.losses.policy import (
     AGGREGATIONS,
     Loss,
@@ -27,11 +28,15 @@ __all__ = [
     "AGGREGATIONS",
     "ESTIMATORS",
     "GATES",
+    "MOMENTS",
+    "Directions",
     "LogitLoss",
     "Loss",
     "aggregate",
     "cispo",
+    "directions",
     "evidence",
+    "fisher_moments",
     "forward_kl",
     "gmpo",
     "gspo",
@@ -40,6 +45,7 @@ __all__ = [
     "log_softmax",
     "ppo",
     "reverse_kl",
+    "row_pieces",
     "sampled_reverse_kl",
     "sapo",
     "sdar",
