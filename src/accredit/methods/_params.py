@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,19 @@ import numpy as np
 from accredit.data import ParamSpec
 from accredit.errors import ParamError, suggest
 
-__all__ = ["RESERVED", "GroupParams", "bounded", "choice", "flag", "make_params", "mapping", "specs", "text"]
+__all__ = [
+    "RESERVED",
+    "GroupParams",
+    "bounded",
+    "choice",
+    "flag",
+    "make_params",
+    "mapping",
+    "pair",
+    "some_of",
+    "specs",
+    "text",
+]
 
 # These keywords belong to `assign`; no Params field may use them.
 RESERVED = frozenset({"key", "outcome_in_steps", "spread", "base", "compat", "state", "seed", "strict"})
@@ -21,7 +33,7 @@ RESERVED = frozenset({"key", "outcome_in_steps", "spread", "base", "compat", "st
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Bounds of a field: an interval of numbers, a closed list, true/false or a mapping."""
+    """Bounds of a field: an interval of numbers or names beside it, a closed list, true/false …"""
 
     doc: str
     words: str
@@ -38,14 +50,24 @@ class _Rule:
         """Return whether a value keeps the rule."""
         if value is None:
             return self.optional
+        return self._in_bounds(value) if self.kind == "number" else self._fits(value)
+
+    def _fits(self, value: Any) -> bool:
         if self.kind == "choice":
             return isinstance(value, str) and value in self.options
         if self.kind == "flag":
             return isinstance(value, bool)
         if self.kind == "text":
             return isinstance(value, str) and bool(value)
-        if self.kind == "mapping":
-            return isinstance(value, Mapping)
+        if self.kind == "some":
+            return isinstance(value, Collection) and all(name in self.options for name in _names(value))
+        if self.kind == "pair":
+            return isinstance(value, list | tuple) and len(value) == 2 and all(map(_finite, value))
+        return isinstance(value, Mapping)
+
+    def _in_bounds(self, value: Any) -> bool:
+        if isinstance(value, str):
+            return value in self.options
         if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
             return False
         if math.isnan(value) or (self.integer and value != math.floor(value)):
@@ -63,6 +85,7 @@ def bounded(
     below: float = math.inf,
     at_most: float = math.inf,
     whole: bool = False,
+    names: tuple[str, ...] = (),
 ) -> Any:
     """Return a dataclass field for a number with bounds; a whole default asks for whole numbers.
 
@@ -74,6 +97,7 @@ def bounded(
         below: values must be smaller.
         at_most: values must be smaller or equal.
         whole: only whole numbers (implied by a whole default).
+        names: words that may stand in place of a number.
 
     Example:
         >>> import dataclasses
@@ -91,11 +115,12 @@ def bounded(
     words = f"{'a whole number ' if integer else ''}in {low}, {high}"
     rule = _Rule(
         doc,
-        words + (" or None" if default is None else ""),
+        words + "".join(f" or {name}" for name in names) + (" or None" if default is None else ""),
         above,
         at_least,
         below,
         at_most,
+        options=names,
         integer=integer,
         optional=default is None,
     )
@@ -133,6 +158,40 @@ def flag(*, default: bool, doc: str = "") -> Any:
         doc: one line.
     """
     return field(default=default, metadata={"rule": _Rule(doc, "true or false", kind="flag")})
+
+
+def some_of(*options: str, doc: str = "") -> Any:
+    """Return a dataclass field for some of these names; None, the default, means none was given.
+
+    It takes a set, list or tuple of names, or text that joins them by ``+``; what the method gets is
+    a tuple in the order of the options.
+
+    Args:
+        *options: the names.
+        doc: one line.
+    """
+    words = f"some of {', '.join(options)} (joined by + in text), or None"
+    rule = _Rule(doc, words, options=options, kind="some", optional=True)
+    return field(default=None, metadata={"rule": rule})
+
+
+def _names(value: Collection[Any]) -> Collection[Any]:
+    return value.split("+") if isinstance(value, str) else value
+
+
+def pair(*, doc: str = "") -> Any:
+    """Return a dataclass field for two numbers, as a list or tuple; None, the default, = not given.
+
+    Args:
+        doc: one line.
+    """
+    rule = _Rule(doc, "two numbers or None", kind="pair", optional=True)
+    return field(default=None, metadata={"rule": rule})
+
+
+def _finite(value: Any) -> bool:
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return number and math.isfinite(value)
 
 
 def mapping(*, doc: str = "") -> Any:
@@ -177,8 +236,10 @@ def make_params(cls: type[Any], values: Mapping[str, Any], method: str = "") -> 
             fixed[name] = value = "none"  # what `name:scale=none` on a command line means
         if not rule.allows(value):
             raise ParamError(f"{name} must be {rule.words}, got {value!r}", where=where)
-        if rule.kind == "number" and value is not None:
+        if rule.kind == "number" and value is not None and not isinstance(value, str):
             fixed[name] = int(value) if rule.integer else float(value)
+        if rule.kind == "some" and value is not None:
+            fixed[name] = tuple(option for option in rule.options if option in _names(value))
     return cls(**fixed)
 
 
