@@ -167,6 +167,7 @@ def _refuse(
     if base is not None and "reweights" not in card.tags:
         raise ParamError(f"method {card.id!r} takes no base method")
     _refuse_unmet(batch, card, key)
+    _refuse_inferred(batch, card)
     if "reweights" in card.tags:
         under = get_method(base or "grpo")[0].card
         _refuse_unmet(batch, under, key)
@@ -188,6 +189,20 @@ def _refuse_unmet(batch: Batch, card: MethodCard, key: Key | None) -> None:
             code="ACC401",
             hint=" ".join(_how_to_get(need) for need in absent),
         )
+
+
+def _refuse_inferred(batch: Batch, card: MethodCard) -> None:
+    """Refuse ids made from text where a sampler's log-probabilities meet others: they are of other ids."""
+    compared = sorted(need for need in card.needs if "logprob" in need)
+    rescored = batch.has("logprob_T") and batch.column("logprob_T").provenance
+    if len(compared) < 2 or not batch.has("tokens_inferred_R") or rescored:
+        return
+    raise DataError(
+        f"method {card.id!r} compares {' with '.join(compared)}, and token ids of these rollouts were made "
+        "from text: they are not those that the sampler's log-probabilities belong to",
+        code="ACC404",
+        hint="Read without --allow-retokenized, or record token ids while sampling",
+    )
 
 
 def _spoken(needs: list[str]) -> str:

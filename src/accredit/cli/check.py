@@ -13,6 +13,7 @@ from accredit.cli.options import (
     key_option,
     mapping_of,
     mapping_option,
+    retokenize_option,
     strict_option,
 )
 from accredit.cli.output import emit_json
@@ -29,6 +30,7 @@ FINDINGS = 1
 @format_option
 @mapping_option
 @group_size_option
+@retokenize_option
 @strict_option
 @as_json
 def command(
@@ -38,6 +40,7 @@ def command(
     format: str | None,
     mapping: tuple[str, ...],
     group_size: int | None,
+    retokenize: str | None,
     strict: bool,
     as_json: bool,
 ) -> int:
@@ -45,7 +48,14 @@ def command(
 
     Exit code 1: there are errors or warnings.
     """
-    batch = ac.read(file, format, strict=strict, mapping=mapping_of(mapping), group_size=group_size)
+    batch = ac.read(
+        file,
+        format,
+        strict=strict,
+        mapping=mapping_of(mapping),
+        group_size=group_size,
+        retokenize=retokenize,
+    )
     found = ac.check(batch, method=method, key=key, strict=strict)
     excluded = [{"id": e.id, "reason": e.reason, "where": e.where, "code": e.code} for e in batch.excluded]
     document = {"schema": "accredit.check/1", "file": file, **found.to_dict(), "excluded": excluded}

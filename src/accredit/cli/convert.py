@@ -10,6 +10,7 @@ from accredit.cli.options import (
     group_size_option,
     mapping_of,
     mapping_option,
+    retokenize_option,
     strict_option,
 )
 from accredit.cli.output import emit_json, note
@@ -25,6 +26,7 @@ FINDINGS = 1
 @format_option
 @mapping_option
 @group_size_option
+@retokenize_option
 @strict_option
 @as_json
 def command(
@@ -33,6 +35,7 @@ def command(
     format: str | None,
     mapping: tuple[str, ...],
     group_size: int | None,
+    retokenize: str | None,
     strict: bool,
     as_json: bool,
 ) -> int:
@@ -43,7 +46,15 @@ def command(
     from accredit.readers import convert
 
     columns = mapping_of(mapping)
-    done = convert(source, target, format, strict=strict, mapping=columns, group_size=group_size)
+    done = convert(
+        source,
+        target,
+        format,
+        strict=strict,
+        mapping=columns,
+        group_size=group_size,
+        retokenize=retokenize,
+    )
     excluded = [{"id": e.id, "reason": e.reason, "where": e.where, "code": e.code} for e in done.excluded]
     counts = {"read": done.rollouts + len(excluded), "used": done.rollouts, "excluded": len(excluded)}
     findings = [f.to_dict() for f in done.findings]

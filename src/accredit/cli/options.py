@@ -21,6 +21,7 @@ __all__ = [
     "key_option",
     "mapping_of",
     "mapping_option",
+    "retokenize_option",
     "settings_of",
     "strict_option",
     "takes_methods",
@@ -52,6 +53,12 @@ group_size_option = click.option(
     metavar="N",
     help="Each N rollouts that follow each other are a group, whatever the file says.",
 )
+retokenize_option = click.option(
+    "--allow-retokenized",
+    "retokenize",
+    metavar="TOKENIZER",
+    help="Make token ids of text by this tokenizer.json where a rollout has none; it is marked.",
+)
 _METHOD_OPTIONS = (
     click.option(
         "--set",
@@ -75,6 +82,7 @@ _METHOD_OPTIONS = (
     format_option,
     mapping_option,
     group_size_option,
+    retokenize_option,
     strict_option,
 )
 
@@ -90,6 +98,7 @@ class Settings:
         format: of the file; None: told from what is in it.
         mapping: field to column, of rows of one's own.
         group_size: rollouts a group by position; None: by the file's ids.
+        retokenize: tokenizer that makes token ids of text; None: none are made.
     """
 
     methods: tuple[str, ...]
@@ -98,6 +107,7 @@ class Settings:
     format: str | None = None
     mapping: Mapping[str, str] = field(default_factory=dict)
     group_size: int | None = None
+    retokenize: str | None = None
 
     def reading(self) -> dict[str, Any]:
         """Return the keywords of `read`."""
@@ -106,6 +116,7 @@ class Settings:
             "strict": bool(self.keywords.get("strict")),
             "mapping": self.mapping,
             "group_size": self.group_size,
+            "retokenize": self.retokenize,
         }
 
     def for_one(self) -> dict[str, Any]:
@@ -130,7 +141,7 @@ def takes_methods(*default: str) -> Callable[[Verb], Verb]:
         def parsed(*, methods: tuple[str, ...], settings: tuple[str, ...], **rest: Any) -> Any:
             names = ("key", "outcome_in_steps", "spread", "base", "compat", "seed", "strict")
             keywords = {name: rest.pop(name) for name in names}
-            file = {name: rest.pop(name) for name in ("format", "group_size")}
+            file = {name: rest.pop(name) for name in ("format", "group_size", "retokenize")}
             run = settings_of(methods, settings, **keywords)
             run = replace(run, mapping=mapping_of(rest.pop("mapping")), **file)
             return verb(run=run, **rest)

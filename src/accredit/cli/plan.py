@@ -11,6 +11,7 @@ from accredit.cli.options import (
     key_option,
     mapping_of,
     mapping_option,
+    retokenize_option,
     strict_option,
 )
 from accredit.cli.output import emit_json, progress
@@ -55,6 +56,7 @@ FINDINGS = 1
 @key_option
 @format_option
 @mapping_option
+@retokenize_option
 @strict_option
 @as_json
 def command(
@@ -66,6 +68,7 @@ def command(
     key: str | None,
     format: str | None,
     mapping: tuple[str, ...],
+    retokenize: str | None,
     strict: bool,
     as_json: bool,
 ) -> int:
@@ -82,7 +85,14 @@ def command(
         batch = None
         if file is not None:
             tell(0, 1, file)
-            batch = ac.read(file, format, strict=strict, mapping=columns, group_size=group_size)
+            batch = ac.read(
+                file,
+                format,
+                strict=strict,
+                mapping=columns,
+                group_size=group_size,
+                retokenize=retokenize,
+            )
         found = ac.plan(
             batch,
             success_rate=rates or None,

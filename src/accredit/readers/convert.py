@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from accredit.data import Exclusion, Finding
 from accredit.readers.reading import read
+from accredit.readers.retokenize import Retokenize
 from accredit.store.batches import save_batch
 from accredit.store.kinds import file_kind
 from accredit.store.limits import Limits
@@ -40,6 +41,7 @@ def convert(
     limits: Limits | None = None,
     mapping: Mapping[str, str] | None = None,
     group_size: int | None = None,
+    retokenize: Retokenize | None = None,
 ) -> Converted:
     """Write the rollouts of a file or folder as a native file; nothing that was read is lost.
 
@@ -53,12 +55,21 @@ def convert(
         limits: bounds on what the source may ask for.
         mapping: field to column, see `read`.
         group_size: rollouts a group by position, see `read`.
+        retokenize: what makes token ids of text where a rollout has none, see `read`.
 
     Raises:
         DataError: if the source cannot be read.
         StoreError: if the target cannot be written.
     """
     file_kind(target)  # an unknown ending is told before hours of reading
-    batch = read(source, format, strict=strict, limits=limits, mapping=mapping, group_size=group_size)
+    batch = read(
+        source,
+        format,
+        strict=strict,
+        limits=limits,
+        mapping=mapping,
+        group_size=group_size,
+        retokenize=retokenize,
+    )
     path = save_batch(batch, target)
     return Converted(path, len(batch), batch.excluded, batch.findings)

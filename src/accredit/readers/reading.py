@@ -18,6 +18,7 @@ from accredit.readers.columns import check_mapping
 from accredit.readers.formats import Format, Head, Reading, get_format, recognise
 from accredit.readers.parquet import parquet_head
 from accredit.readers.position import grouped_by_position
+from accredit.readers.retokenize import Retokenize, retokenized
 from accredit.store.decode import Decoder
 from accredit.store.limits import Limits
 from accredit.store.spool import seekable
@@ -48,6 +49,7 @@ def read(
     limits: Limits | None = None,
     mapping: Mapping[str, str] | None = None,
     group_size: int | None = None,
+    retokenize: Retokenize | None = None,
 ) -> Batch:
     """Return the rollouts of a file, a folder of files, or an iterable of records.
 
@@ -60,6 +62,9 @@ def read(
         limits: bounds on what a file may ask for (see `Limits`).
         mapping: field to column, for rows of one's own: ``{"reward": "score", "messages": "chat"}``.
         group_size: each so many rollouts that follow each other are a group, whatever the file says.
+        retokenize: make token ids of text where a rollout has none, and mark it: path of a
+            ``tokenizer.json``, or a callable from a text to ids and offsets (see
+            `accredit.readers.retokenize.retokenized`). None: ids are never made.
 
     Raises:
         DataError: if the source cannot be read at all, or holds no rollout that can be used.
@@ -81,6 +86,8 @@ def read(
         batch = Batch.from_records(_checked(source), strict=strict)
         if len(batch) == 0 and batch.excluded:
             raise _nothing_usable("the records", "", batch)
+    if retokenize is not None:
+        batch = retokenized(batch, retokenize)
     return batch if group_size is None else grouped_by_position(batch, group_size)
 
 
