@@ -68,7 +68,7 @@ def test_steps_snapshots_and_restores_are_counted():
     world.restore(token)
     world.reseed(3)
     cost = world.cost
-    assert (1, 1, 1, 1) == (cost.environment_steps, cost.snapshots, cost.restores, cost.continuations)
+    assert (1, 1, 1) == (cost.environment_steps, cost.snapshots, cost.restores)
 
 
 def test_an_action_that_does_not_exist_is_refused_with_the_nearest():

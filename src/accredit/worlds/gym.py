@@ -100,6 +100,8 @@ class GymWorld:
 
     exact_snapshot = True
     snapshot_cost = 0.0
+    deterministic = False
+    side_effects = False
 
     def __init__(self, name: Any, *, key: Callable[[Any], str] = str, **options: Any) -> None:
         import gymnasium
@@ -107,18 +109,34 @@ class GymWorld:
         self._env = gymnasium.make(name, **options) if isinstance(name, str) else name
         self._key = key
         self._seen: Any = None
+        self._over, self._taken = True, 0
         self.cost = Cost()
 
     def reset(self, seed: int) -> str:
         """Begin an episode."""
         self._seen, _ = self._env.reset(seed=seed)
+        self._over, self._taken = False, 0
         return self.key()
 
     def step(self, action: str) -> tuple[str, float, bool]:
         """Take an action, by its number."""
         self._seen, reward, ended, cut, _ = self._env.step(int(action))
+        self._over, self._taken = bool(ended or cut), self._taken + 1
         self.cost.environment_steps += 1
-        return self.key(), float(reward), bool(ended or cut)
+        return self.key(), float(reward), self._over
+
+    def actions(self) -> list[str]:
+        """Return the numbers of the actions; none where the episode is over."""
+        return [] if self._over else [str(a) for a in range(int(self._env.action_space.n))]
+
+    def steps_left(self) -> int | None:
+        """Return the rest of the environment's own limit of steps, if it has one."""
+        limit = self._env.spec.max_episode_steps if self._env.spec is not None else None
+        return None if limit is None else limit - self._taken
+
+    def reseed(self, seed: int) -> None:
+        """Give the environment's generator a new seed."""
+        self._env.unwrapped.np_random = np.random.default_rng(seed)
 
     def key(self) -> str:
         """Return the text of the last observation."""
@@ -127,10 +145,10 @@ class GymWorld:
     def snapshot(self) -> Any:
         """Return a deep copy of the environment and the last observation."""
         self.cost.snapshots += 1
-        return copy.deepcopy((self._env, self._seen))
+        return copy.deepcopy((self._env, self._seen, self._over, self._taken))
 
     def restore(self, token: Any) -> str:
         """Go back to a snapshot, which stays usable."""
         self.cost.restores += 1
-        self._env, self._seen = copy.deepcopy(token)
+        self._env, self._seen, self._over, self._taken = copy.deepcopy(token)
         return self.key()

@@ -41,6 +41,8 @@ class TabularWorld:
 
     exact_snapshot = True
     snapshot_cost = 0.0
+    deterministic = False
+    side_effects = False
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -89,6 +91,10 @@ class TabularWorld:
             return []
         return [self.task.actions[a] for a in np.flatnonzero(self.task.allowed_NA[self._node]).tolist()]
 
+    def steps_left(self) -> int:
+        """Return the rest of the horizon."""
+        return self.task.horizon - self._time
+
     def key(self) -> str:
         """Return the text of the present state, with the step where the task shows it."""
         clock = f" Step {self._time}." if self.task.clock else ""
@@ -108,6 +114,5 @@ class TabularWorld:
         return self.key()
 
     def reseed(self, seed: int) -> None:
-        """Give the rest of the episode another chance (a continuation of its own)."""
+        """Give the rest of the episode another chance."""
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, self.task.seed, 11]))
-        self.cost.continuations += 1

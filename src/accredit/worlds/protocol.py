@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
@@ -53,11 +54,15 @@ class World(Protocol):
         exact_snapshot: whether a restored world goes on exactly as the saved one would have,
             chance included.
         snapshot_cost: environment steps that one restore costs (0: a copy; more: a replay).
+        deterministic: whether the same actions from the same start always lead to the same state.
+        side_effects: whether steps change something outside that a restore does not take back.
         cost: what was spent on this world so far.
     """
 
     exact_snapshot: bool
     snapshot_cost: float
+    deterministic: bool
+    side_effects: bool
     cost: Cost
 
     def reset(self, seed: int) -> str:
@@ -66,6 +71,18 @@ class World(Protocol):
 
     def step(self, action: str) -> tuple[str, float, bool]:
         """Take an action; return what is seen, the reward, and whether the episode is over."""
+        ...
+
+    def actions(self) -> Sequence[str] | None:
+        """Return what can be done here; None = free text; empty = the episode is over."""
+        ...
+
+    def steps_left(self) -> int | None:
+        """Return after how many more steps the world ends the episode; None = it sets no limit."""
+        ...
+
+    def reseed(self, seed: int) -> None:
+        """Give the rest of the episode another chance."""
         ...
 
     def key(self) -> str:

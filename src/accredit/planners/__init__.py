@@ -1,0 +1,5 @@
+"""Pure ask/tell rules that say which continuations to buy next; an engine executes what they ask."""
+
+from accredit.planners.asking import Answer, Outcome, Place, Planner, Request, Visit
+
+__all__ = ["Answer", "Outcome", "Place", "Planner", "Request", "Visit"]

@@ -1,0 +1,23 @@
+"""Going back to a state and trying again: restores, policies, seeds, budgets, a journal."""
+
+from accredit.signals.continuation.crews import Alone, Workers
+from accredit.signals.continuation.engine import Engine, Progress
+from accredit.signals.continuation.journal import Journal
+from accredit.signals.continuation.ledger import Budget, Ledger
+from accredit.signals.continuation.playing import Job, Player
+from accredit.signals.continuation.restorers import Replay, RestoreFailed, Restorer
+
+__all__ = [
+    "Alone",
+    "Budget",
+    "Engine",
+    "Job",
+    "Journal",
+    "Ledger",
+    "Player",
+    "Progress",
+    "Replay",
+    "RestoreFailed",
+    "Restorer",
+    "Workers",
+]

@@ -1,0 +1,228 @@
+"""Plays continuations: some worlds at a time go on in step, so that an actor is asked in batches."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from accredit.errors import ParamError, ProbeError
+from accredit.planners import Outcome, Request, Visit
+from accredit.signals.continuation.restorers import RestoreFailed, Restorer
+from accredit.signals.continuation.seeds import generator, prf
+from accredit.worlds import World
+from accredit.worlds.acting import Actor, Choice, Scene
+
+__all__ = ["Job", "Player"]
+
+STEPS = 64  # of a world that has no limit of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One continuation to play.
+
+    Args:
+        id: given back with the outcome.
+        request: what is asked.
+        replicate: 0-based.
+        seed: of its chance.
+    """
+
+    id: str
+    request: Request
+    replicate: int
+    seed: int
+
+
+@dataclass(slots=True)
+class _Run:
+    job: Job
+    world: World
+    began: float
+    limit: int
+    seen: str = ""
+    tries: int = 0
+    tokens: int = 0
+    reward: float = 0.0
+    over: bool = False
+    path: list[Visit] = field(default_factory=list)
+
+    def scene(self) -> Scene:
+        place, world = self.job.request.place, self.world
+        actions = world.actions()
+        done = place.actions + tuple(v.action for v in self.path)
+        return Scene(place.group, world.key(), self.seen, None if actions is None else tuple(actions), done)
+
+
+class Player:
+    """Plays jobs one after another, up to ``slots`` of them in step.
+
+    Args:
+        restorer: of the worlds.
+        actors: by name of policy.
+        slots: worlds at a time.
+        retries: further tries, with the same seed, after a failure of the world or the actor.
+        seconds: wall time after which a continuation is cut; None = no limit.
+    """
+
+    def __init__(
+        self,
+        restorer: Restorer,
+        actors: Mapping[str, Actor],
+        *,
+        slots: int = 16,
+        retries: int = 3,
+        seconds: float | None = None,
+    ) -> None:
+        if slots < 1 or retries < 0:
+            raise ParamError(f"slots must be >= 1 and retries >= 0, got {slots} and {retries}")
+        self.restorer, self.actors = restorer, actors
+        self._slots, self._retries, self._seconds = slots, retries, seconds
+
+    def play(self, jobs: Iterable[Job]) -> Iterator[tuple[str, Outcome]]:
+        """Yield the id and the outcome of each job, as they end.
+
+        Raises:
+            ParamError: for a policy that there is no actor for.
+        """
+        waiting, running = iter(jobs), list[_Run]()
+        while True:
+            for job in waiting:
+                begun = self._begin(job)
+                if isinstance(begun, Outcome):
+                    yield job.id, begun
+                else:
+                    running.append(begun)
+                if len(running) >= self._slots:
+                    break
+            if not running:
+                return
+            still = []
+            for run, outcome in self._advance(running):
+                if outcome is None:
+                    still.append(run)
+                else:
+                    self.restorer.release(run.world, run.job.request.place)
+                    yield run.job.id, outcome
+            running = still
+
+    # -- one continuation -------------------------------------------------------------------------
+
+    def _begin(self, job: Job, tries: int = 0) -> _Run | Outcome:
+        began = time.perf_counter()
+        if job.request.policy not in self.actors:
+            known = ", ".join(self.actors)
+            raise ParamError(f"no actor for the policy {job.request.policy!r}", hint=f"Known: {known}")
+        status, reason = "failed_restore", ""
+        for attempt in range(tries, self._retries + 1):
+            try:
+                world = self.restorer.stand(job.request.place)
+                world.reseed(prf(job.seed, "world"))
+                return _Run(job, world, began, _limit(job, world), world.key(), attempt)
+            except RestoreFailed as error:
+                reason = str(error)
+            except ProbeError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a world raises is its failure
+                status, reason = "infra_error", f"{type(error).__name__}: {error}"
+        return _failed(job, status, reason, began)
+
+    def _advance(self, running: list[_Run]) -> list[tuple[_Run, Outcome | None]]:
+        """Take one step in each world."""
+        asked = [run for run in running if self._ended(run) is None]
+        chosen = dict(zip(map(id, asked), self._choices(asked), strict=True))
+        found: list[tuple[_Run, Outcome | None]] = []
+        for run in running:
+            ended = self._ended(run)
+            if ended is None:
+                ended = self._take(run, chosen[id(run)])
+            found.append((run, ended))
+        return found
+
+    def _choices(self, runs: list[_Run]) -> list[Choice | Exception]:
+        """Return the next action of each run: forced, or chosen by its policy."""
+        found: dict[int, Choice | Exception] = {}
+        free: dict[str, list[_Run]] = defaultdict(list)
+        for run in runs:
+            forced = run.job.request.forced
+            if len(run.path) < len(forced):
+                found[id(run)] = Choice(forced[len(run.path)])
+            else:
+                free[run.job.request.policy].append(run)
+        for policy, group in free.items():
+            rngs = [generator(run.job.seed, len(run.path)) for run in group]
+            answers: list[Choice | Exception]
+            try:
+                answers = list(self.actors[policy].act([run.scene() for run in group], rngs))
+            except ProbeError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever an actor raises is its failure
+                answers = [error] * len(group)
+            found |= {id(run): answer for run, answer in zip(group, answers, strict=True)}
+        return [found[id(run)] for run in runs]
+
+    def _take(self, run: _Run, choice: Choice | Exception) -> Outcome | None:
+        if isinstance(choice, Exception):
+            return self._again(run, choice)
+        options = run.world.actions()
+        if options is not None and choice.action not in options:
+            return _outcome(run, "illegal", f"{choice.action!r} is not possible")
+        key = run.world.key()
+        try:
+            run.seen, reward, run.over = run.world.step(choice.action)
+        except Exception as error:  # noqa: BLE001 - whatever a world raises is its failure
+            return self._again(run, error)
+        run.reward += reward
+        run.tokens += choice.tokens
+        run.path.append(Visit(key, choice.action, reward, choice.logprob, choice.tokens))
+        return self._ended(run)
+
+    def _again(self, run: _Run, error: Exception) -> Outcome | None:
+        """Begin the run anew with the same seed, or give up."""
+        reason = f"{type(error).__name__}: {error}"
+        if run.tries >= self._retries:
+            return _failed(run.job, "infra_error", reason, run.began)
+        fresh = self._begin(run.job, run.tries + 1)
+        if isinstance(fresh, Outcome):
+            return fresh
+        run.world, run.tries, run.path, run.seen = fresh.world, fresh.tries, [], fresh.seen
+        run.reward, run.tokens, run.over = 0.0, 0, False
+        return None
+
+    def _ended(self, run: _Run) -> Outcome | None:
+        options = run.world.actions()
+        if run.over or (options is not None and not options):
+            return _outcome(run, "finished")
+        late = self._seconds is not None and time.perf_counter() - run.began > self._seconds
+        if len(run.path) >= run.limit or late:
+            return _outcome(run, "truncated", "out of time" if late else "")
+        return None
+
+
+def _limit(job: Job, world: World) -> int:
+    if job.request.max_steps is not None:
+        return job.request.max_steps
+    left = world.steps_left()
+    return STEPS if left is None else left
+
+
+def _outcome(run: _Run, status: str, reason: str = "") -> Outcome:
+    return Outcome(
+        status,  # type: ignore[arg-type]
+        run.reward,
+        len(run.path),
+        run.tokens,
+        run.world.key(),
+        run.job.seed,
+        run.job.replicate,
+        time.perf_counter() - run.began,
+        reason=reason,
+        path=tuple(run.path) if run.job.request.record else (),
+    )
+
+
+def _failed(job: Job, status: str, reason: str, began: float) -> Outcome:
+    seconds = time.perf_counter() - began
+    return Outcome(status, None, seed=job.seed, replicate=job.replicate, seconds=seconds, reason=reason)  # type: ignore[arg-type]
