@@ -117,6 +117,10 @@ _POLICIES = """\
 | one rollout given as several rows | counts once; its credit goes to each row under that row's mask | |"""
 
 TAGS = {
+    "amplifies_uncertain_failures": "uncertain decisions of failures are blamed more",
+    "amplifies_uncertain_successes": "uncertain decisions of successes are credited more",
+    "attenuates_uncertain_failures": "uncertain decisions of failures are blamed less",
+    "attenuates_uncertain_successes": "uncertain decisions of successes are credited less",
     "broadcast": "every step of a rollout gets the same number",
     "conserves": "the credit of a group sums to 0 over its rollouts",
     "conserves_group_mean": "the episode part sums to 0 over the rollouts of a group",

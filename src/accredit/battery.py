@@ -12,7 +12,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from accredit.battery_samples import SAMPLES, Record, relabelled, sample_records
+from accredit.battery_samples import (
+    SAMPLES,
+    UNCERTAIN,
+    Record,
+    as_rows,
+    changed,
+    relabelled,
+    sample_records,
+    uncertain_records,
+    with_reward,
+)
 from accredit.data import Batch, Credit, MethodCard
 from accredit.engine import assign, missing_needs
 from accredit.errors import AccreditError, MissingSignal, ParamError
@@ -232,14 +242,14 @@ def _renaming(subject: Subject) -> None:
 @_claim("adding a constant to all outcomes changes nothing", _tagged("shift_invariant"))
 def _shift(subject: Subject) -> None:
     records = subject.records()
-    moved = [_with_reward(r, lambda x: x + 3.0) for r in records]
+    moved = [with_reward(r, lambda x: x + 3.0) for r in records]
     _same_by_id(subject, "shift", subject.by_id(records), subject.by_id(moved))
 
 
 @_claim("scaling all rewards scales the credit", _tagged("scale_equivariant"))
 def _scale(subject: Subject) -> None:
     records = subject.records()
-    moved = [_with_reward(r, lambda x: 2.0 * x, steps=True) for r in records]
+    moved = [with_reward(r, lambda x: 2.0 * x, steps=True) for r in records]
     expected = {k: 2.0 * v for k, v in subject.by_id(records).items()}
     _same_by_id(subject, "scale", expected, subject.by_id(moved))
 
@@ -247,7 +257,7 @@ def _scale(subject: Subject) -> None:
 @_claim("scaling all rewards changes nothing but what eps does", _tagged("scale_invariant"))
 def _scale_free(subject: Subject) -> None:
     records = subject.records()
-    moved = [_with_reward(r, lambda x: 4.0 * x, steps=True) for r in records]
+    moved = [with_reward(r, lambda x: 4.0 * x, steps=True) for r in records]
     before, after = subject.by_id(records), subject.by_id(moved)
     for name, values in before.items():
         close = np.allclose(values, after[name], rtol=1e-3, atol=1e-3)
@@ -281,7 +291,7 @@ def _conserves(subject: Subject) -> None:
 @_claim("unscored and rejected rollouts get 0 and join no statistics")
 def _unscored(subject: Subject) -> None:
     records = subject.records("plain")
-    odd = [_relabel(records[0], "odd-1", reward=None), _relabel(records[1], "odd-2", status="rejected")]
+    odd = [changed(records[0], "odd-1", reward=None), changed(records[1], "odd-2", status="rejected")]
     got = subject.by_id([*records, *odd])
     _same_by_id(subject, "siblings of an unscored rollout", subject.by_id(records), got)
     for name in ("odd-1", "odd-2"):
@@ -304,7 +314,7 @@ def _mask(subject: Subject) -> None:
 @_claim("one rollout in several rows counts once")
 def _rows(subject: Subject) -> None:
     records = subject.records("plain")
-    split = [row for r in records for row in _as_rows(r)]
+    split = [row for r in records for row in as_rows(r)]
     _same_by_id(subject, "rows of one rollout", subject.by_id(records), subject.by_id(split))
 
 
@@ -375,22 +385,16 @@ def _resumes(subject: Subject) -> None:
     _same_by_id(subject, "resumed equals unbroken", {k: whole[k] for k in got}, got)
 
 
-def _with_reward(record: Record, change: Callable[[float], float], *, steps: bool = False) -> Record:
-    found = dict(record)
-    if found.get("reward") is not None:
-        found["reward"] = change(found["reward"])
-    if steps:
-        found["steps"] = [
-            s | {"reward": change(s["reward"])} if s.get("reward") is not None else s for s in record["steps"]
-        ]
-    return found
+def _uncertain(tag: str) -> Check:
+    def check(subject: Subject) -> None:
+        credit = subject.run(subject.decorate(uncertain_records()))
+        name, sign = UNCERTAIN[tag][1:]
+        steps = sign * np.diff(credit.by_rollout()[credit.batch.position(name)])
+        holds = bool((steps >= -_TOLERANCE).all() and (steps > _TOLERANCE).any())
+        _holds(subject, tag, holds, f"steps of growing entropy in a {name}: {steps}")
+
+    return check
 
 
-def _relabel(record: Record, name: str, **changes: Any) -> Record:
-    return record | {"id": name} | changes
-
-
-def _as_rows(record: Record) -> list[Record]:
-    if len(record["steps"]) < 2:
-        return [record]
-    return [record | {"row": t, "steps": [step]} for t, step in enumerate(record["steps"])]
+for _tag, (_text, *_) in UNCERTAIN.items():
+    _CHECKS[_text] = (_tagged(_tag), _uncertain(_tag))

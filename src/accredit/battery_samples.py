@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from accredit.errors import ParamError
 
-__all__ = ["SAMPLES", "Record", "relabelled", "sample_records"]
+__all__ = [
+    "SAMPLES",
+    "UNCERTAIN",
+    "Record",
+    "as_rows",
+    "changed",
+    "relabelled",
+    "sample_records",
+    "uncertain_records",
+    "with_reward",
+]
 
 Record: TypeAlias = dict[str, Any]
 
@@ -99,3 +110,51 @@ def relabelled(records: list[Record]) -> list[Record]:
         }
         for record in records
     ]
+
+
+# tag: (its claim, the rollout that shows it, whether its credit rises or falls with entropy)
+UNCERTAIN: dict[str, tuple[str, str, int]] = {
+    "amplifies_uncertain_successes": ("uncertain decisions of successes are credited more", "success", 1),
+    "attenuates_uncertain_successes": ("uncertain decisions of successes are credited less", "success", -1),
+    "amplifies_uncertain_failures": ("uncertain decisions of failures are blamed more", "failure", -1),
+    "attenuates_uncertain_failures": ("uncertain decisions of failures are blamed less", "failure", 1),
+}
+
+
+def uncertain_records() -> list[Record]:
+    """Return two successes and two failures; one of each is ever more uncertain, step by step."""
+    rising, level = (0.1, 1.0, 3.0), (1.0, 1.0, 1.0)
+    rows = (("success", 1.0, rising), ("plain success", 1.0, level), ("failure", 0.0, rising))
+    return [
+        {"id": name, "group": "g", "reward": reward, "steps": [_decision(h) for h in entropies]}
+        for name, reward, entropies in (*rows, ("plain failure", 0.0, level))
+    ]
+
+
+def _decision(entropy: float) -> Record:
+    signals = {"logprobs": [-0.5], "entropies": [entropy], "token_values": [0.5], "prm_logratio": [0.1]}
+    return {"state": "hall", "action": "take", "tokens": [1], "value": 0.5} | signals
+
+
+def with_reward(record: Record, change: Callable[[float], float], *, steps: bool = False) -> Record:
+    """Return the record with its reward changed, and with ``steps`` those of its steps too."""
+    found = dict(record)
+    if found.get("reward") is not None:
+        found["reward"] = change(found["reward"])
+    if steps:
+        found["steps"] = [
+            s | {"reward": change(s["reward"])} if s.get("reward") is not None else s for s in record["steps"]
+        ]
+    return found
+
+
+def changed(record: Record, name: str, **changes: Any) -> Record:
+    """Return the record under another id, with some fields changed."""
+    return record | {"id": name} | changes
+
+
+def as_rows(record: Record) -> list[Record]:
+    """Return the record as one row a step."""
+    if len(record["steps"]) < 2:
+        return [record]
+    return [record | {"row": t, "steps": [step]} for t, step in enumerate(record["steps"])]

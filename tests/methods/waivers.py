@@ -117,6 +117,52 @@ def hindsight(records: list[Record]) -> list[Record]:
     ]
 
 
+TRAINED = "no credit reaches a token that is not trained"
+TOKENS_TRAINED = "the mean is over the tokens that are trained, so it moves when others are"
+HISTORY = "a history of the correlation lets the peer in; one unbroken batch has none"
+BATCHWISE_RHO = "correlation, scale and medians are taken over the batch"
+
+
+def teacher(records: list[Record]) -> list[Record]:
+    """Let a teacher rescore two steps of three."""
+    return [
+        record
+        | {
+            "steps": [
+                step
+                | {"logprobs_teacher": [round(0.7 * x - 0.02 * i, 4) for i, x in enumerate(step["logprobs"])]}
+                if (t + len(step["tokens"])) % 3
+                else step
+                for t, step in enumerate(record["steps"])
+            ]
+        }
+        for record in records
+    ]
+
+
+def moments(records: list[Record]) -> list[Record]:
+    """Moments of an evidence direction at each token: means, squares, product, values at the token."""
+    return [
+        record
+        | {"steps": [step | {"fisher_moments": _moments(step["logprobs"])} for step in record["steps"]]}
+        for record in records
+    ]
+
+
+def _moments(logprobs: list[float]) -> list[list[float]]:
+    found = []
+    for x in logprobs:
+        t, n = round(0.1 * x, 3), round(0.05 * x + 0.02, 3)
+        found.append([t, n, t * t + 0.03, n * n + 0.02, t * n + 0.01, t + 0.2 + 0.1 * x, n - 0.1])
+    return found
+
+
+MASKED = "no credit reaches a token that is not trained"
+TRAINED = "statistics are over trained tokens, and the others keep the base's credit"
+POOLED = "entropies are standardised over the batch"
+SHAPED = "tokens are compared among successes and among failures, so a tie has credit too"
+
+
 # Methods (and presets) that need more than their id; all others run with their defaults.
 CASES = (
     Case("dr-grpo", waive={SCALE_FREE: "the mean-only form keeps the scale of the rewards"}),
@@ -152,9 +198,34 @@ CASES = (
     Case("scad", decorate=roles, waive={TIES: TEACHER, SINGLE: TEACHER}),
     Case("gaca", waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("hcapo", decorate=hindsight, waive={TIES: DISTANCE, SINGLE: GROUP_STEPS}),
+    Case("opsd", decorate=teacher),
+    Case("opsd:centre=anchor", decorate=teacher, waive={TRAINED: TOKENS_TRAINED}),
+    Case("rlsd", decorate=teacher),
+    Case("sdar", decorate=teacher),
+    Case("skill-sd", decorate=teacher),
+    Case("verpo", decorate=moments),
+    Case("verpo:displacement=fixed,evidence=given", decorate=moments),
+    Case("uniopsd", decorate=teacher, waive={TIES: DISTANCE, SINGLE: LOOPS, ROWS_MEMORY: HISTORY}),
+    Case(
+        "uniopsd:rho_hat=batch,z0=0",
+        decorate=teacher,
+        waive={TIES: DISTANCE, SINGLE: LOOPS, ROWS_MEMORY: BATCHWISE_RHO},
+    ),
     Case("relace", decorate=hindsight, waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("graft", waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("graph-hca", waive={TIES: DISTANCE, SINGLE: LOOPS}),
+    Case("hapo", waive={MASKED: TRAINED}),
+    Case("hapo:population=batch,percentile=80,ablate=PLR", waive={MASKED: TRAINED, LOCAL: POOLED}),
+    Case("pepo", waive={MASKED: TRAINED}),
+    Case("pepo:apply_to=all,window=3", waive={MASKED: TRAINED}),
+    Case("eapo", waive={MASKED: TRAINED}),
+    Case("entropy-top", waive={MASKED: TRAINED}),
+    Case("entropy-top:rank_by=proximal,population=rollout,threshold=quantile", waive={MASKED: TRAINED}),
+    Case("empg", waive={MASKED: TRAINED}),
+    Case("gtpo", waive={MASKED: TRAINED, TIES: SHAPED, SINGLE: SHAPED}),
+    Case("grpo-s", waive={TIES: SHAPED}),
+    Case("gtpo-conflict:divide=true,entropy_terms=true", waive={MASKED: TRAINED}),
+    Case("lambda-grpo:lam=2"),
     Case("gae:granularity=token"),
     Case("gae:granularity=token,levels=2,observation=reset"),
     Case("gae:whiten=true", waive={LOCAL: WHITENED}),

@@ -120,6 +120,7 @@ class Comparison:
         pairs: agreement of each two methods.
         n_boot: resamples behind the intervals.
         against: each method against a truth; None where none was given.
+        notes: what a reader should know of the methods together: rules that contradict each other.
     """
 
     batch: Batch
@@ -129,6 +130,7 @@ class Comparison:
     pairs: tuple[Pair, ...]
     n_boot: int
     against: Against | None = None
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON-ready fields."""
@@ -143,6 +145,7 @@ class Comparison:
             "unable": [asdict(row) for row in self.unable],
             "pairs": [asdict(pair) for pair in self.pairs],
             "truth": None if self.against is None else asdict(self.against),
+            "notes": list(self.notes),
         }
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ from accredit.data import Batch, Credit, MethodCard
 from accredit.engine import Rollouts, as_batch, assign, missing_needs
 from accredit.errors import DataError, ParamError, suggest
 from accredit.index import Key, OutcomeInSteps
-from accredit.methods import catalog, get_method
+from accredit.methods import catalog, contradictions, get_method
 
 __all__ = ["compare", "runnable"]
 
@@ -92,7 +92,8 @@ def compare(
         progress(len(methods), len(methods), "agreement")
     pairs = pairs_of(batch, credits, n_boot, seed)
     against = None if truth is None else against_truth(batch, credits, truth, n_boot, seed)
-    return Comparison(batch, credits, tuple(rows), tuple(unable), pairs, n_boot, against)
+    notes = contradictions({label: credit.card for label, credit in credits.items()})
+    return Comparison(batch, credits, tuple(rows), tuple(unable), pairs, n_boot, against, notes)
 
 
 def _check(methods: Sequence[str | Credit], n_boot: int, shared: Mapping[str, Any]) -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "rollout_T",
     "signal_T",
     "step_mean",
+    "step_value",
 ]
 
 
@@ -173,6 +174,19 @@ def step_mean(index: Index, values: Floats, empty: Floats | float = 0.0) -> Floa
     return np.where(index.tokens_S > 0, total / np.maximum(index.tokens_S, 1), empty)
 
 
+def step_value(index: Index, values: Floats, s: int, empty: float = 0.0) -> float:
+    """Return the mean of token values over one step.
+
+    Args:
+        index: of the batch.
+        values: ``[T]``.
+        s: index of the step.
+        empty: of a step without tokens.
+    """
+    part = values[index.batch.token_start_S1[s] : index.batch.token_start_S1[s + 1]]
+    return float(part.mean()) if part.size else empty
+
+
 def reweighted(
     index: Index,
     base: BaseCredit,
@@ -208,11 +222,9 @@ def reweighted(
     told = base.parts.informed_S
 
     def explain(s: int) -> Explanation:
-        under = step_mean(index, base.tokens, base.steps)
-        more = Term(name, float(steps[s] - under[s]), text(s), inputs(s) if inputs else {})
-        return Explanation(
-            id, *_place(index, s), float(steps[s]), (*_base_terms(base, s, float(under[s])), more)
-        )
+        under = step_value(index, base.tokens, s, float(base.steps[s]))
+        more = Term(name, float(steps[s]) - under, text(s), inputs(s) if inputs else {})
+        return Explanation(id, *_place(index, s), float(steps[s]), (*_base_terms(base, s, under), more))
 
     return Parts(
         values,

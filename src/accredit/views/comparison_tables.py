@@ -36,6 +36,9 @@ def comparison_blocks(document: Mapping[str, Any], worst: int = 10) -> list[Tabl
     told = [pair for pair in shown if pair["worst"]]
     if told and worst:
         blocks += [Line(""), _worst(told[0], worst)]
+    if document["notes"]:
+        blocks += [Line(""), *map(Line, document["notes"])]
+        blocks.append(Line("Only true advantages (--truth) tell which rule fits these rollouts"))
     if document["unable"]:
         rows = [(u["label"], u["reason"]) for u in document["unable"]]
         blocks += [Line(""), Table("Could not run", ("method", "why"), rows, widest=300)]

@@ -1,0 +1,167 @@
+"""GTPO (dynamic entropy weighting): rewards shaped by entropy among siblings at the same position.
+
+Source: arXiv 2508.04349; textpolicy ``compute_gtpo_shaped_rewards``, ``normalize_gtpo_advantages``
+(a third party's form of it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from accredit.data import Explanation, Finding, Parts, Term
+from accredit.index import GroupStats, Index, segment_sum
+from accredit.methods._params import bounded
+from accredit.methods._registry import method
+from accredit.methods._reweight import counted_T, rollout_T, signal_T, step_mean, step_value
+from accredit.typing import BoolArray, Floats, Ints
+
+__all__ = ["gtpo", "sides", "whitened"]
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters of `gtpo`."""
+
+    alpha_1: float = bounded(
+        1.0, at_least=0, doc="weight of the outcome; alpha_1 + alpha_2 = 1 keeps its total"
+    )
+    alpha_2: float = bounded(0.1, at_least=0, doc="weight of the entropy share")
+    reward_threshold: float = bounded(0.5, doc="an outcome at or above it is a success")
+    eps: float = bounded(1e-8, above=0, doc="added to entropies, to their sums and to the variance")
+
+
+@method(
+    "gtpo",
+    title="Rewards shaped by the token's share of entropy among siblings at its position",
+    family="tokens: entropy",
+    params=Params,
+    needs={"reward", "entropies"},
+    yields="token",
+    tags={"group", "amplifies_uncertain_successes", "attenuates_uncertain_failures"},
+    cites="arXiv:2508.04349",
+)
+def gtpo(index: Index, params: Params) -> Parts:
+    """Entropy-shaped token rewards, standardised among successes and among failures of the group.
+
+    At position t, over the ``d_t`` successes (``h_t`` failures) of the group that reach it:
+    success ``r~ = a1 r + a2 d_t H_t / sum H``; failure ``r~ = -a1 - a2 h_t (1/H_t) / sum 1/H``.
+    Then ``(r~ - mean) / sqrt(var + eps)`` over all tokens of the group's successes, and over those
+    of its failures.
+
+    So the mean advantage of successes is 0, as is that of failures: half of the tokens of right
+    answers are pushed down, and with 0/1 outcomes nothing of the outcome itself is left.
+
+    Args:
+        index: of the batch; ``entropies`` at every policy token; positions count the policy tokens
+            of the whole rollout.
+        params: see `Params`.
+
+    Returns:
+        Token credit ``[T]``, 0 where equal entropies leave nothing to compare.  Extras: ``shaped``
+        (r~), ``position`` ``[T]``.
+
+    Raises:
+        MissingSignal: a step with tokens has no entropies.
+
+    Source: arXiv 2508.04349; teilomillet/textpolicy.
+    """
+    entropy, counted, row = signal_T(index, "entropies"), counted_T(index), rollout_T(index)
+    won_R = index.outcome_R >= params.reward_threshold
+    side_R, n = sides(index, won_R)
+    place = np.arange(row.size) - index.token_start_R1[row]
+    won = won_R[row]
+    share = _share(index, entropy, counted, won, side_R, place, params.eps)
+    told_R = np.where(won_R, params.alpha_1 * index.outcome_R, -params.alpha_1)
+    shaped = np.where(won, params.alpha_2, -params.alpha_2) * share
+    shaped += told_R[row]
+    stats = GroupStats(shaped, side_R[row], n, counted)
+    values = whitened(stats.centred, stats, params.eps)
+    outcome = _outcome_part(index, told_R, side_R, stats, params.eps)[row] * counted
+    parts = {"outcome": outcome, "entropy": values - outcome}
+    steps = step_mean(index, values)
+
+    def explain(s: int) -> Explanation:
+        r = int(index.rollout_S[s])
+        kind = "successes" if won_R[r] else "failures"
+        mean = step_value(index, shaped, s)
+        text = f"its part of the shaped reward (mean {mean:.4g}) against the tokens of the group's {kind}"
+        terms = tuple(Term(name, step_value(index, part, s), text) for name, part in parts.items())
+        return Explanation("gtpo", index.batch.ids[r], int(index.position_S[s]), float(steps[s]), terms)
+
+    return Parts(
+        values,
+        parts=parts,
+        steps=steps,
+        informed_S=segment_sum(values != 0, index.step_T, index.batch.n_steps) > 0,
+        findings=_pushed_down(values, won, counted),
+        extras={"shaped": shaped * counted, "position": place},
+        explain=explain,
+    )
+
+
+def sides(index: Index, won_R: BoolArray) -> tuple[Ints, int]:
+    """Return the side of each rollout ``[R]`` (its group's successes or failures), and their number."""
+    return 2 * index.group_R + won_R, 2 * index.n_groups
+
+
+def whitened(values: Floats, stats: GroupStats, eps: float) -> Floats:
+    """Return values over ``sqrt(population variance of the stats + eps)``; exactly 0 in a tie.
+
+    Args:
+        values: ``[m]``, centred.
+        stats: of the values that decide the variance, by the same ids.
+        eps: inside the root.
+    """
+    return values * _scale(stats, eps)[stats.ids]
+
+
+def _scale(stats: GroupStats, eps: float) -> Floats:
+    return np.where(stats.flat, 0.0, 1.0 / np.sqrt(stats.std(ddof=0) ** 2 + eps))
+
+
+def _share(
+    index: Index,
+    entropy: Floats,
+    counted: BoolArray,
+    won: BoolArray,
+    side_R: Ints,
+    place: Ints,
+    eps: float,
+) -> Floats:
+    """Return the token's share at its position times the rollouts there ``[T]``: 1 where all are equal."""
+    longest = np.zeros(int(side_R.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(longest, side_R, index.tokens_R)
+    block = np.cumsum(longest) - longest
+    cell = np.repeat(block[side_R], index.tokens_R)
+    cell += place
+    n = int(longest.sum())
+    mass = entropy + eps
+    np.divide(1.0, mass, out=mass)
+    np.copyto(mass, entropy, where=won)
+    if not counted.all():
+        mass *= counted
+    total = segment_sum(mass, cell, n)
+    total += np.repeat(eps * (np.arange(longest.size) % 2), longest)  # sides of successes are odd
+    many = segment_sum(counted, cell, n)
+    factor = np.divide(many, total, out=many, where=total > 0)
+    mass *= factor[cell]
+    return mass
+
+
+def _outcome_part(index: Index, told_R: Floats, side_R: Ints, stats: GroupStats, eps: float) -> Floats:
+    """Return what the shaped reward has of the outcome, centred and scaled as the whole is ``[R]``."""
+    size = segment_sum(counted_T(index), rollout_T(index), len(index.batch))
+    outcome = GroupStats(told_R, side_R, stats.n, size > 0, size).centred
+    return outcome * _scale(stats, eps)[side_R]
+
+
+def _pushed_down(values: Floats, won: BoolArray, counted: BoolArray) -> tuple[Finding, ...]:
+    right = won & counted
+    n, down = int(right.sum()), int((right & (values < 0)).sum())
+    if not down:
+        return ()
+    text = f"{down} of {n} tokens of successes ({down / n:.0%}) get a negative advantage"
+    hint = "Successes are standardised among themselves; hapo or eapo keep the outcome's sign"
+    return (Finding("ACC443", "info", text, hint=hint, count=down),)
