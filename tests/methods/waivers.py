@@ -157,8 +157,7 @@ def _moments(logprobs: list[float]) -> list[list[float]]:
     return found
 
 
-MASKED = "no credit reaches a token that is not trained"
-TRAINED = "statistics are over trained tokens, and the others keep the base's credit"
+OVER_TRAINED = "statistics are over trained tokens, and the others keep the base's credit"
 POOLED = "entropies are standardised over the batch"
 SHAPED = "tokens are compared among successes and among failures, so a tie has credit too"
 
@@ -214,17 +213,17 @@ CASES = (
     Case("relace", decorate=hindsight, waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("graft", waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("graph-hca", waive={TIES: DISTANCE, SINGLE: LOOPS}),
-    Case("hapo", waive={MASKED: TRAINED}),
-    Case("hapo:population=batch,percentile=80,ablate=PLR", waive={MASKED: TRAINED, LOCAL: POOLED}),
-    Case("pepo", waive={MASKED: TRAINED}),
-    Case("pepo:apply_to=all,window=3", waive={MASKED: TRAINED}),
-    Case("eapo", waive={MASKED: TRAINED}),
-    Case("entropy-top", waive={MASKED: TRAINED}),
-    Case("entropy-top:rank_by=proximal,population=rollout,threshold=quantile", waive={MASKED: TRAINED}),
-    Case("empg", waive={MASKED: TRAINED}),
-    Case("gtpo", waive={MASKED: TRAINED, TIES: SHAPED, SINGLE: SHAPED}),
+    Case("hapo", waive={TRAINED: OVER_TRAINED}),
+    Case("hapo:population=batch,percentile=80,ablate=PLR", waive={TRAINED: OVER_TRAINED, LOCAL: POOLED}),
+    Case("pepo", waive={TRAINED: OVER_TRAINED}),
+    Case("pepo:apply_to=all", waive={TRAINED: OVER_TRAINED}),
+    Case("eapo", waive={TRAINED: OVER_TRAINED}),
+    Case("entropy-top", waive={TRAINED: OVER_TRAINED}),
+    Case("entropy-top:rank_by=proximal,population=rollout,threshold=quantile", waive={TRAINED: OVER_TRAINED}),
+    Case("empg", waive={TRAINED: OVER_TRAINED}),
+    Case("gtpo", waive={TRAINED: OVER_TRAINED, TIES: SHAPED, SINGLE: SHAPED}),
     Case("grpo-s", waive={TIES: SHAPED}),
-    Case("gtpo-conflict:divide=true,entropy_terms=true", waive={MASKED: TRAINED}),
+    Case("gtpo-conflict:divide=true,entropy_terms=true", waive={TRAINED: OVER_TRAINED}),
     Case("lambda-grpo:lam=2"),
     Case("gae:granularity=token"),
     Case("gae:granularity=token,levels=2,observation=reset"),
