@@ -1,0 +1,259 @@
+"""DCSD: direction from the student's belief in the answer, size from what hidden states add.
+
+Source: "Decoupled Credit Self-Distillation" (2026), sections 3, C and E; no code.  Choices:
+docs/methods/dcsd.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accredit.data import Parts
+from accredit.errors import DataError, MissingSignal
+from accredit.index import Index, segment_sum
+from accredit.methods._params import bounded, choice
+from accredit.methods._registry import method
+from accredit.methods._reweight import base_credit, column_T, reweighted, rollout_T
+from accredit.methods._volume import boundaries, logdet_gains, projected
+from accredit.typing import Array, BoolArray, Floats, Ints
+
+__all__ = ["dcsd"]
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters of `dcsd`."""
+
+    partition: str = choice(
+        "auto", "own", "induced", doc="steps of the rollout, or induced; auto = own where there are several"
+    )
+    direction: str = choice(
+        "margin", "outcome", doc="by the margin of the gold answer, else by the outcome; or by that alone"
+    )
+    tau_plus: float = bounded(5.0, above=0, doc="rise of the margin that overrides the outcome, nats")
+    tau_minus: float = bounded(-3.0, below=0, doc="fall of the margin that overrides the outcome, nats")
+    beta: float | None = bounded(
+        None, above=0, below=math.inf, doc="weight of a state in the volume; None = 1 / mean |h|^2"
+    )
+    project: int | None = bounded(
+        None, at_least=1, whole=True, doc="dimensions that the volume is measured in; None = all"
+    )
+    eps_w: float = bounded(0.2, at_least=0, below=1, doc="a token's weight in its step is 1 +- eps_w")
+
+
+class _Segments(NamedTuple):
+    """Steps as the method sees them: their tokens, rollouts, and boundaries for the readout.
+
+    Args:
+        of_T: segment of each policy token ``[T]``; only segments with tokens are numbered.
+        rollout_N: rollout of each segment ``[N]``.
+        place_N: number of each segment among all of its rollout, empty ones included ``[N]``.
+        count_R: segments of each rollout, empty ones included ``[R]``.
+    """
+
+    of_T: Ints
+    rollout_N: Ints
+    place_N: Ints
+    count_R: Ints
+
+
+@method(
+    "dcsd",
+    title="Sign by the student's belief in the answer, size by what hidden states add, shares by a teacher",
+    family="tokens: hidden states",
+    params=Params,
+    needs={"hidden"},
+    yields="token",
+    tags={"reweights"},
+    cites="DCSD 2026",
+)
+def dcsd(index: Index, params: Params, *, base: str | None = None) -> Parts:
+    """Decoupled credit self-distillation: ``A_t = sigma_k kappa |A_tau| alpha_k q_t``.
+
+    For step k of K, with A_tau the rollout's advantage:
+    ``sigma_k`` = sign of ``M_{k+1} - M_k`` where that is >= tau_plus or <= tau_minus, else of A_tau;
+    ``M = l(gold) - logsumexp l(others)``, l the log-prob of each candidate answer at the boundary.
+    ``alpha_k = dF_k / max_j dF_j``, dF_k what the step's hidden states add to
+    ``F = 0.5 logdet(I + beta sum h h^T)``.
+    ``q_t`` = share of ``clip(exp(sigma_k (log pi_T - log pi)), 1 - eps_w, 1 + eps_w)`` in the step;
+    ``kappa`` = policy tokens / K.  Without a privileged teacher q is uniform.
+
+    Args:
+        index: of the batch; ``hidden`` a policy token, ``candidate_logprobs`` a rollout: one list a
+            boundary (steps + 1), gold first; perhaps ``logprobs_teacher`` and ``logprobs``.
+        params: see `Params`.
+        base: method that gives A_tau (the mean over the rollout's tokens); None = ``grpo``.
+
+    Returns:
+        Token advantages ``[T]``; those of a step sum to ``sigma kappa |A_tau| alpha`` whatever the
+        teacher says.  Extras ``[T]``: ``segment`` (number of the step in its rollout), ``sigma``,
+        ``alpha``, ``share`` (q), ``gain`` (nats).
+
+    Raises:
+        MissingSignal: if a rollout whose advantage is not 0 lacks ``candidate_logprobs`` and
+            ``direction`` is ``margin``.
+        DataError: if they have another form, or a hidden state is not finite.
+
+    Source: DCSD 2026, section 3.
+
+    Example:
+        >>> import accredit as ac
+        >>> records = [
+        ...     {"id": i, "group": "g", "reward": r, "candidate_logprobs": [[-3.0, -1.0], [0.0, -9.0]],
+        ...      "steps": [{"hidden": [[1.0, 0.0], [1.0, 0.0]]}]}
+        ...     for i, r in (("a", 1), ("b", 0))
+        ... ]
+        >>> ac.assign(records, "dcsd", base="dr-grpo").tokens.tolist()
+        [0.5, 0.5, 0.5, 0.5]
+    """
+    under = base_credit(index, base)
+    hidden = column_T(index, "hidden")
+    gain, segments = _measured(index, hidden, params)
+    n = segments.rollout_N.size
+    of_T, of_N = segments.of_T, segments.rollout_N
+    outcome_R = segment_sum(under.tokens, rollout_T(index), len(index.batch)) / np.maximum(index.tokens_R, 1)
+    alpha = _relative(segment_sum(gain, of_T, n), of_N, len(index.batch))
+    sigma, unclear = _direction(index, segments, outcome_R, params)
+    share, untaught = _shares(index, of_T, sigma, params.eps_w)
+    spoken_R = np.bincount(of_N, minlength=len(index.batch))
+    kappa_R = index.tokens_R / np.maximum(spoken_R, 1)
+    values = (sigma * kappa_R[of_N] * np.abs(outcome_R[of_N]) * alpha)[of_T] * share
+
+    def text(s: int) -> str:
+        first = index.batch.token_start_S1[s]
+        if not index.tokens_S[s]:
+            return "no policy token"
+        k, r = int(of_T[first]), int(index.rollout_S[s])
+        more = int(of_T[index.batch.token_start_S1[s + 1] - 1]) - k
+        return (  # the term is this less the base
+            f"sigma {sigma[k]:+.0f} x kappa {kappa_R[r]:.6g} x |A_tau| {abs(outcome_R[r]):.6g} x alpha "
+            f"{alpha[k]:.6g}, shared by its tokens{f'; {more} more steps in it' if more else ''}"
+        )
+
+    return reweighted(
+        index,
+        under,
+        values,
+        id="dcsd",
+        name="decoupled",
+        text=text,
+        fallbacks={"unclear_margin": unclear, "no_teacher": untaught},
+        extras={
+            "segment": segments.place_N[of_T],
+            "sigma": sigma[of_T],
+            "alpha": alpha[of_T],
+            "share": share,
+            "gain": gain,
+        },
+    )
+
+
+def _measured(index: Index, hidden: Array, params: Params) -> tuple[Floats, _Segments]:
+    """Return what each token adds to the volume ``[T]``, and the steps."""
+    gain = np.zeros(index.batch.n_tokens)
+    own = index.position_S[index.step_T]
+    count = index.steps_R.copy()
+    ends = _ends(index)
+    for r in np.flatnonzero(index.tokens_R).tolist():
+        at = slice(int(index.token_start_R1[r]), int(index.token_start_R1[r + 1]))
+        rows = np.asarray(hidden[at], np.float64)
+        size = float(np.square(rows).sum(axis=1).mean())
+        if not math.isfinite(size):
+            raise DataError(f"rollout {index.batch.ids[r]!r} has hidden states that are not finite")
+        if size > 0:
+            gain[at] = logdet_gains(projected(rows, params.project), params.beta or 1.0 / size)
+        if params.partition == "induced" or (params.partition == "auto" and index.steps_R[r] == 1):
+            cuts = boundaries(rows, None if ends is None else ends[at])
+            own[at] = np.searchsorted(cuts, np.arange(len(rows)), side="right")
+            count[r] = cuts.size + 1
+    rollouts = rollout_T(index)
+    new = np.ones(own.size, bool)
+    new[1:] = (own[1:] != own[:-1]) | (rollouts[1:] != rollouts[:-1])
+    return gain, _Segments(np.cumsum(new) - 1, rollouts[new], own[new], count)
+
+
+def _ends(index: Index) -> BoolArray | None:
+    if not index.batch.has("sentence_end_T"):
+        return None
+    return np.asarray(column_T(index, "sentence_end") != 0)
+
+
+def _relative(gain_N: Floats, rollout_N: Ints, rollouts: int) -> Floats:
+    """Return each step's gain over the largest of its rollout ``[N]``; 0 where all are 0."""
+    top = np.zeros(rollouts)
+    np.maximum.at(top, rollout_N, gain_N)
+    largest = top[rollout_N]
+    return np.divide(gain_N, largest, out=np.zeros_like(gain_N), where=largest > 0)
+
+
+def _direction(index: Index, segments: _Segments, outcome_R: Floats, params: Params) -> tuple[Floats, int]:
+    """Return the sign of each step ``[N]``, and how many steps have no clear margin."""
+    sigma = np.sign(outcome_R)[segments.rollout_N]
+    if params.direction == "outcome":
+        return sigma, 0
+    change = np.zeros(sigma.size)
+    known = np.zeros(sigma.size, bool)
+    start = np.searchsorted(segments.rollout_N, np.arange(len(index.batch) + 1))
+    for r in np.flatnonzero(outcome_R).tolist():
+        margins = _margins(index, r, int(segments.count_R[r]))
+        at = slice(int(start[r]), int(start[r + 1]))
+        place = segments.place_N[at]
+        clear = np.isfinite(margins)
+        known[at] = clear[place] & clear[place + 1]
+        filled = np.where(clear, margins, 0.0)
+        change[at] = filled[place + 1] - filled[place]
+    over = known & ((change >= params.tau_plus) | (change <= params.tau_minus))
+    due = outcome_R[segments.rollout_N] != 0
+    return np.where(over, np.sign(change), sigma), int((due & ~known).sum())
+
+
+def _margins(index: Index, r: int, steps: int) -> Floats:
+    """Return the margin of the gold answer at each boundary ``[steps + 1]``; NaN where there is none."""
+    column = index.batch.columns.get("candidate_logprobs_R")
+    name = index.batch.ids[r]
+    if column is None or not column.mask(len(index.batch))[r]:
+        raise MissingSignal(
+            f"rollout {name!r} has no candidate_logprobs: log-probs of the gold answer and its competitors",
+            code="ACC401",
+            hint=f"Give one list a boundary (here {steps + 1}), gold first; or say direction='outcome'",
+        )
+    table = column.item(r)
+    if not isinstance(table, list) or len(table) != steps + 1 or not all(_is_row(row) for row in table):
+        raise DataError(
+            f"rollout {name!r} has candidate_logprobs of another form",
+            code="ACC401",
+            hint=f"Give {steps + 1} lists, one a boundary of its {steps} steps, gold first",
+        )
+    return np.array([_margin(row) for row in table])
+
+
+def _is_row(row: Any) -> bool:
+    return isinstance(row, list) and all(x is None or isinstance(x, int | float) for x in row)
+
+
+def _margin(row: list[float | None]) -> float:
+    if len(row) < 2 or any(x is None or not math.isfinite(x) for x in row):
+        return math.nan
+    gold, *others = (float(x) for x in row if x is not None)
+    top = max(others)
+    return gold - top - math.log(sum(math.exp(x - top) for x in others))
+
+
+def _shares(index: Index, of_T: Ints, sigma: Floats, eps_w: float) -> tuple[Floats, int]:
+    """Return each token's share of its step ``[T]``, and how many steps have no privileged score."""
+    delta, known = np.zeros(of_T.size), np.ones(index.batch.n_steps, bool)
+    columns = [index.batch.columns.get(name) for name in ("logprobs_teacher_T", "logprob_T")]
+    for column, sign in zip(columns, (1.0, -1.0), strict=True):
+        if column is None:
+            known[:] = False
+            continue
+        known &= column.mask(index.batch.n_steps)
+        delta += sign * column.values
+    delta[~np.repeat(known, index.tokens_S)] = 0.0
+    weight = np.exp(np.clip(sigma[of_T] * delta, math.log1p(-eps_w), math.log1p(eps_w)))
+    total = segment_sum(weight, of_T, sigma.size)
+    return weight / total[of_T], int((~known & (index.tokens_S > 0)).sum())
