@@ -141,6 +141,22 @@ class Batch:
         column = make_column(self, name, values, valid, provenance or {})
         return self._replace(columns={**self.columns, name: column})
 
+    def without_column(self, name: str) -> Batch:
+        """Return the batch without a column.
+
+        Args:
+            name: of the column, or the field of the record format that it holds.
+
+        Raises:
+            DataError: if it is absent, or holds what others are counted by.
+        """
+        from accredit.data.vocabulary import column_of
+
+        name = column_of(name)
+        if self.column(name).level == "context" or name in ("token_T", "context_reset_S"):
+            raise DataError(f"column {name!r} cannot be left out: others are counted by it")
+        return self._replace(columns={k: v for k, v in self.columns.items() if k != name})
+
     def annotated(self, findings: tuple[Finding, ...], excluded: tuple[Exclusion, ...]) -> Batch:
         """Return the batch with findings and exclusions set."""
         return self._replace(findings=findings, excluded=excluded)

@@ -294,7 +294,7 @@ def entropy_bounds(topk_logprobs: Array, vocabulary: int) -> tuple[Floats, Float
     Example:
         >>> low, high = entropy_bounds(np.log([[0.5, 0.25]]), 4)
         >>> low.round(4).tolist(), high.round(4).tolist()
-        ([1.0397], [1.2130])
+        ([1.0397], [1.213])
     """
     shown = np.asarray(topk_logprobs, np.float64)
     k = shown.shape[1]

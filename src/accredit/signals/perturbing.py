@@ -244,7 +244,7 @@ def _new_names(text: str, rng: Random, kept: Kept) -> dict[str, str]:
         if m.group()[0].isupper()
         and m.group()[1:].islower()
         and len(m.group()) >= 3
-        and re.search(r"[\w,;]['’\"(]?\s+['’\"(]?$", text[: m.start()])
+        and re.search(r"[\w,;]['’\"(]? +['’\"(]?$", text[: m.start()])
     }
     old = sorted(w for w in inside if w.lower() not in kept.words | _NUMBER_WORDS | _LEANS)
     free = [n for n in _NAMES if n not in text and n.lower() not in kept.words]
