@@ -16,13 +16,19 @@ from accredit.data import Batch
 ROLLOUT_FIELDS = (
     "reward", "rewards", "status", "policy_version", "final_state", "final_value", "agent",
     "trainable", "terminated", "metadata", "r_number", "r_word", "r_json",
+    "candidate_logprobs", "ref_logprobs", "evidence", "answer", "answer_cluster",
 )  # fmt: skip
 STEP_FIELDS = (
     "state", "action", "reward", "agent", "tokens", "n_tokens", "context_tokens", "prompt_tokens",
     "logprobs", "entropies", "token_values", "value", "text", "observation", "trainable", "metadata",
     "prm_logits", "prm_logratio", "s_number", "s_word", "s_vector", "s_json", "s_token",
+    "old_logprobs", "hidden", "student_logits", "perturbed_logprobs", "s_vectors",
 )  # fmt: skip
-PER_TOKEN = ("tokens", "logprobs", "entropies", "token_values", "prm_logratio")
+PER_TOKEN = (
+    "tokens", "logprobs", "entropies", "token_values", "prm_logratio", "old_logprobs", "hidden",
+    "student_logits",
+)  # fmt: skip
+_OTHERS_OF_TOKENS = ("s_token", "s_vectors")
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 odd_words = st.sampled_from(
@@ -59,6 +65,14 @@ _ROLLOUT: dict[str, st.SearchStrategy[Any]] = {
     "r_number": numbers,
     "r_word": words,
     "r_json": st.dictionaries(words, json_values, max_size=2),
+    "candidate_logprobs": st.lists(st.lists(logprobs, max_size=3), max_size=3),
+    "ref_logprobs": st.dictionaries(
+        st.sampled_from(["baseline", "after_step"]),
+        st.lists(logprobs, max_size=3) | st.dictionaries(words, st.lists(logprobs, max_size=2), max_size=2),
+    ),
+    "evidence": st.lists(numbers | st.integers(0, 9), max_size=4),
+    "answer": words | odd_words,
+    "answer_cluster": st.integers(0, 5),
 }
 _STEP: dict[str, st.SearchStrategy[Any]] = {
     "state": st.sampled_from(["s0", "s1", "s2"]) | scalars,
@@ -85,6 +99,10 @@ _TOKEN: dict[str, st.SearchStrategy[Any]] = {
     "token_values": st.floats(-100, 100, width=32),
     "prm_logratio": st.floats(-5, 5, width=32),
     "s_token": st.floats(-5, 5, width=32),
+    "old_logprobs": logprobs,
+    "hidden": st.lists(st.floats(-9, 9, width=32), min_size=3, max_size=3),
+    "student_logits": st.lists(st.floats(-9, 9, width=16), min_size=2, max_size=2),
+    "s_vectors": st.lists(st.integers(-9, 9) | st.floats(-9, 9, width=32), min_size=2, max_size=2),
 }
 
 
@@ -178,7 +196,11 @@ def _step(draw: st.DrawFn, names: list[str], max_tokens: int, holes: bool) -> di
     for name in names:
         if name in _TOKEN and not (holes and draw(st.integers(0, 4)) == 0):
             found[name] = draw(st.lists(_TOKEN[name], min_size=count, max_size=count))
-    if "n_tokens" in names or ("s_token" in found and not any(k in found for k in PER_TOKEN)):
+    if "perturbed_logprobs" in names:
+        signal = st.none() | st.lists(logprobs, min_size=count, max_size=count)
+        found["perturbed_logprobs"] = draw(st.dictionaries(st.sampled_from(["mask", "a_T", ""]), signal))
+    counted = any(k in found for k in PER_TOKEN)
+    if "n_tokens" in names or (any(k in found for k in _OTHERS_OF_TOKENS) and not counted):
         found["n_tokens"] = count
     return found
 

@@ -72,7 +72,11 @@ def with_odd_columns(draw):
     if batch.context_start_S1 is not None:
         size["C"] = int(batch.context_start_S1[-1])
     for name in draw(
-        st.sets(st.sampled_from(["x", "value", "tokens", "id", "steps", "a_S", "values", "row"]))
+        st.sets(
+            st.sampled_from(
+                ["x", "value", "tokens", "id", "steps", "a_S", "values", "row", "hidden", "teacher_logprobs"]
+            )
+        )
     ):
         letter = draw(st.sampled_from(sorted(size)))
         n = size[letter]
@@ -85,12 +89,16 @@ def with_odd_columns(draw):
             "words": ["ab"[i % 2] for i in range(n)],
             "mixed words": [["a", 1, 1.0, True, "1"][i % 5] for i in range(n)] if n > 1 else ["a"] * n,
         }
-        if letter in "RS":
+        if letter in "RST":
             made |= {
-                "vector": np.ones((n, 3)),
-                "int vector": np.ones((n, 2), np.int32),
+                "vector": np.arange(3.0 * n).reshape(n, 3) / 7,
+                "half vector": (np.arange(2.0 * n).reshape(n, 2) / 7).astype(np.float16),
+                "int vector": np.arange(2 * n, dtype=np.int32).reshape(n, 2),
+                "large vector": np.arange(2 * n, dtype=np.uint64).reshape(n, 2) + np.uint64(2**63),
+                "bool vector": np.arange(2 * n).reshape(n, 2) % 3 == 0,
                 "no width": np.ones((n, 0)),
             }
+        if letter in "RS":
             made["json"] = [{"i": i} for i in range(n)]
         values = made[draw(st.sampled_from(sorted(made)))]
         mask = None

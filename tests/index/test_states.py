@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import accredit as ac
+from accredit.cli import VERBS
 
 
 def _records(**names: str) -> list[dict[str, object]]:
@@ -69,4 +72,6 @@ def test_no_mend_names_a_command_that_is_not_there(method):
     """Signals were said to come from ``probe rescore``, and there is no such command."""
     with pytest.raises(ac.AccreditError) as caught:
         ac.assign(_records(), method)
-    assert "probe" not in str(caught.value)
+    named = re.findall(r"accredit ([a-z]+) FILE", str(caught.value))
+    assert set(named) <= {"probe", *VERBS}
+    assert "rescore" not in str(caught.value)

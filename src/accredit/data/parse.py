@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -13,7 +12,7 @@ import numpy as np
 from accredit.data.context import Break, Context, context_deltas
 from accredit.data.finding import Finding
 from accredit.data.records import Step
-from accredit.data.sinks import number_rows, numbers
+from accredit.data.values import CHECKS, LARGEST_ID, SCALARS, At, wrong
 from accredit.data.vocabulary import (
     ALIASES,
     CONTROL,
@@ -24,16 +23,14 @@ from accredit.data.vocabulary import (
     TOKEN_FIELDS,
 )
 from accredit.errors import DataError
-from accredit.typing import Array, Scalar
+from accredit.typing import Scalar
 
 __all__ = ["MAX_STEP_TOKENS", "Parsed", "Record", "parse_record"]
 
 Record: TypeAlias = Mapping[str, Any]
 Fields: TypeAlias = dict[str, tuple[list[int], list[Any]]]
-_SCALARS = {str, int, float, bool}
 # A count takes 8 bytes of credit a token without giving one: no memory for a slip of the pen.
 MAX_STEP_TOKENS = 1 << 24
-_LARGEST_ID = (1 << 63) - 1
 _PROMPTS = ("prompt_tokens", "context_tokens")
 
 
@@ -79,8 +76,8 @@ def parse_record(record: Record, place: str) -> Parsed:
     for key in list(steps):
         _check_step_field(key, steps, counts, (name, place, found))
     row = record.get("row")
-    if row is not None and (type(row) not in _SCALARS or (type(row) is int and abs(row) > _LARGEST_ID)):
-        raise _wrong("row", row, "a number below 2**63 or a string", name, place)
+    if row is not None and (type(row) not in SCALARS or (type(row) is int and abs(row) > LARGEST_ID)):
+        raise wrong("row", row, "a number below 2**63 or a string", name, place)
     return Parsed(name, group, row, rollout, counts, steps, context, found)
 
 
@@ -98,7 +95,7 @@ def _identity(record: Record, place: str, found: list[Finding]) -> tuple[str, Sc
             )
         )
     if not isinstance(name, str | int) or isinstance(name, bool):
-        raise _wrong("id", name, "a string", str(name), place)
+        raise wrong("id", name, "a string", str(name), place)
     group = record.get("group")
     if group is None:
         found.append(
@@ -113,8 +110,8 @@ def _identity(record: Record, place: str, found: list[Finding]) -> tuple[str, Sc
         group = f"(no group) {name}"
     if isinstance(group, np.generic):
         group = group.item()
-    if type(group) not in _SCALARS:
-        raise _wrong("group", group, "a string or a number", str(name), place)
+    if type(group) not in SCALARS:
+        raise wrong("group", group, "a string or a number", str(name), place)
     return str(name), group
 
 
@@ -124,18 +121,18 @@ def _rollout_fields(record: Record, name: str, place: str, found: list[Finding])
     if record.get("truncated") and status in (None, "finished"):
         values["status"] = "truncated"
     elif status is not None and status not in STATUSES:
-        raise _wrong("status", status, " or ".join(STATUSES), name, place)
+        raise wrong("status", status, " or ".join(STATUSES), name, place)
     for key in [k for k in values if k in ROLLOUT_FIELDS]:
         kind = ROLLOUT_FIELDS[key].kind
-        values[key] = _CHECKS[kind](key, [values[key]], (name, place, found))[0]
+        values[key] = CHECKS[kind](key, [values[key]], (name, place, found))[0]
     _check_reward(values, name, place, found)
     rewards = record.get("rewards")
     if rewards is not None and not isinstance(rewards, Mapping):
-        raise _wrong("rewards", rewards, "an object of named numbers", name, place)
+        raise wrong("rewards", rewards, "an object of named numbers", name, place)
     for part, value in (rewards or {}).items():
         if value is not None:
             key = f"rewards.{part}"
-            values[key] = _numbers(key, [value], (name, place, found))[0]
+            values[key] = CHECKS["number"](key, [value], (name, place, found))[0]
     return values
 
 
@@ -159,14 +156,14 @@ def _step_fields(steps: Any, name: str, place: str) -> Fields:
     if steps is None:
         return fields
     if not isinstance(steps, list | tuple):
-        raise _wrong("steps", steps, "a list of steps", name, place)
+        raise wrong("steps", steps, "a list of steps", name, place)
     if _alike(steps):
         return _alike_fields(steps)
     for t, step in enumerate(steps):
         if isinstance(step, Step):
             step = step.to_record()
         if not isinstance(step, Mapping):
-            raise _wrong(f"step {t}", step, "an object", name, place)
+            raise wrong(f"step {t}", step, "an object", name, place)
         for key, value in step.items():
             if value is None:
                 continue
@@ -196,12 +193,12 @@ def _alike_fields(steps: Sequence[dict[str, Any]]) -> Fields:
     return fields
 
 
-def _named_signals(steps: Fields, at: tuple[str, str, list[Finding]]) -> list[str]:
+def _named_signals(steps: Fields, at: At) -> list[str]:
     """Put the signals of ``perturbed_logprobs`` beside the other fields; return their names."""
     split: Fields = {}
     for t, value in zip(*steps.pop(NAMED_SIGNALS), strict=True):
         if not isinstance(value, Mapping):
-            raise _wrong(f"{NAMED_SIGNALS} of step {t}", value, "an object of named lists", at[0], at[1])
+            raise wrong(f"{NAMED_SIGNALS} of step {t}", value, "an object of named lists", at[0], at[1])
         for part, signal in value.items():
             if signal is not None:
                 rows, values = split.setdefault(f"{NAMED_SIGNALS}.{part}", ([], []))
@@ -209,8 +206,8 @@ def _named_signals(steps: Fields, at: tuple[str, str, list[Finding]]) -> list[st
                 values.append(signal)
     for key, (rows, values) in split.items():
         if key in steps:
-            raise _wrong(key, values[0], f"given in {NAMED_SIGNALS} or beside it, not both", at[0], at[1])
-        steps[key] = (rows, _signals(key, values, at))
+            raise wrong(key, values[0], f"given in {NAMED_SIGNALS} or beside it, not both", at[0], at[1])
+        steps[key] = (rows, CHECKS["signal"](key, values, at))
     return list(split)
 
 
@@ -238,12 +235,12 @@ def _count(key: str, value: Any, step: int, name: str, place: str) -> int:
     if key == "n_tokens":
         if type(value) is not int or not 0 <= value <= MAX_STEP_TOKENS:
             allowed = f"a whole number from 0 to {MAX_STEP_TOKENS}"
-            raise _wrong(f"n_tokens of step {step}", value, allowed, name, place)
+            raise wrong(f"n_tokens of step {step}", value, allowed, name, place)
         return value
     try:
         return len(value)
     except TypeError:
-        raise _wrong(f"{key} of step {step}", value, "a list of numbers", name, place) from None
+        raise wrong(f"{key} of step {step}", value, "a list of numbers", name, place) from None
 
 
 def _context(steps: Fields, counts: list[int], name: str, place: str, found: list[Finding]) -> Context | None:
@@ -251,14 +248,12 @@ def _context(steps: Fields, counts: list[int], name: str, place: str, found: lis
     if not given:
         return None
     at = (name, place, found)
-    parts = [
-        dict(zip(given[key][0], _token_lists(key, given[key][1], at), strict=True)) if key in given else {}
-        for key in _PROMPTS
-    ]
+    checked = {key: (rows, CHECKS["tokens"](key, ids, at)) for key, (rows, ids) in given.items()}
+    parts = [dict(zip(*checked.get(key, ((), ())), strict=True)) for key in _PROMPTS]
     answers = [np.zeros(n, np.int64) - 1 for n in counts]
     if "tokens" in steps:
         for t, ids in zip(steps["tokens"][0], steps["tokens"][1], strict=True):
-            answers[t] = _token_lists("tokens", [ids], at)[0]
+            answers[t] = CHECKS["tokens"]("tokens", [ids], at)[0]
     context = context_deltas(answers, *parts)
     found += [_break_finding(b, name, place) for b in context.breaks]
     return context
@@ -278,12 +273,12 @@ def _break_finding(broken: Break, name: str, place: str) -> Finding:
     return Finding("ACC302", "info", text, where, hint)
 
 
-def _check_step_field(key: str, steps: Fields, counts: list[int], at: tuple[str, str, list[Finding]]) -> None:
+def _check_step_field(key: str, steps: Fields, counts: list[int], at: At) -> None:
     known = STEP_FIELDS.get(key)
     if known is None:
         return
     rows, values = steps[key]
-    checked = _CHECKS[known.kind](key, values, at)
+    checked = CHECKS[known.kind](key, values, at)
     steps[key] = (rows, checked)
     if key == "reward" and not all(map(math.isfinite, checked)):
         raise DataError(
@@ -292,128 +287,3 @@ def _check_step_field(key: str, steps: Fields, counts: list[int], at: tuple[str,
             where=at[1],
             hint="Write null where a step paid nothing, and mend the reward function",
         )
-
-
-def _numbers(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Any]:
-    if {type(v) for v in values} <= {float, int}:
-        if any(type(v) is int and abs(v) > 1 << 1000 for v in values):
-            raise _wrong(key, "a huge integer", "a number within float range", at[0], at[1])
-        return values
-    plain = [v.item() if isinstance(v, np.generic) else v for v in values]
-    for v in plain:
-        if not isinstance(v, int | float):
-            raise _wrong(key, v, "a number", at[0], at[1])
-    return [float(v) for v in plain]
-
-
-def _words(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Any]:
-    if {type(v) for v in values} <= _SCALARS:
-        return values
-    fixed = []
-    for v in values:
-        plain = v.tolist() if isinstance(v, np.generic | np.ndarray) else v
-        if type(plain) not in _SCALARS:
-            plain = _canonical(key, plain, at)
-        fixed.append(plain)
-    return fixed
-
-
-def _canonical(key: str, value: Any, at: tuple[str, str, list[Finding]]) -> str:
-    try:
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    except (TypeError, ValueError):
-        raise _wrong(key, value, "a JSON scalar", at[0], at[1]) from None
-    at[2].append(
-        Finding(
-            "ACC105",
-            "info",
-            f"{key} is an object or a list: its canonical JSON text is used",
-            at[1],
-            f"Give {key} as a string or a number to choose the key yourself",
-        )
-    )
-    return text
-
-
-def _flags(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Any]:
-    plain = [v.item() if isinstance(v, np.generic) else v for v in values]
-    for v in plain:
-        if v not in (True, False):
-            raise _wrong(key, v, "true or false", at[0], at[1])
-    return [bool(v) for v in plain]
-
-
-def _token_lists(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Array]:
-    checked = []
-    for value in values:
-        ids = numbers(value, "q")
-        if ids is None or (ids.size and ids.dtype.kind not in "iu"):
-            raise _wrong(key, value, "a list of token ids (whole numbers)", at[0], at[1])
-        if ids.dtype.kind == "u" and ids.size and ids.max() > _LARGEST_ID:
-            raise _wrong(key, int(ids.max()), "token ids below 2**63", at[0], at[1])
-        checked.append(ids.astype(np.int64, copy=False))
-    return checked
-
-
-def _signals(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Array]:
-    return _number_lists(key, values, at, "f")
-
-
-def _vectors(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Array]:
-    return _number_lists(key, values, at, "d")
-
-
-def _token_vectors(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Array]:
-    checked = []
-    for value in values:
-        got = number_rows(value)
-        if got is None:
-            raise _wrong(key, value, "one list of numbers a token, all of one length", at[0], at[1])
-        checked.append(got)
-    widths = {got.shape[1] for got in checked if got.shape[0]}
-    if len(widths) > 1:
-        raise DataError(
-            f"rollout {at[0]!r} has {min(widths)} and {max(widths)} numbers a token in {key}",
-            code="ACC104",
-            where=at[1],
-            hint=f"Give every token a list of one length, or drop {key} from the record",
-        )
-    return checked
-
-
-def _number_lists(key: str, values: list[Any], at: tuple[str, str, list[Finding]], code: str) -> list[Array]:
-    checked = [numbers(v, code) for v in values]
-    for value, got in zip(values, checked, strict=True):
-        if got is None:
-            raise _wrong(key, value, "a list of numbers", at[0], at[1])
-    return [c for c in checked if c is not None]
-
-
-def _as_is(key: str, values: list[Any], at: tuple[str, str, list[Finding]]) -> list[Any]:
-    return values
-
-
-_CHECKS: Mapping[str, Callable[[str, list[Any], tuple[str, str, list[Finding]]], list[Any]]] = {
-    "number": _numbers,
-    "word": _words,
-    "flag": _flags,
-    "tokens": _token_lists,
-    "signal": _signals,
-    "vector": _vectors,
-    "vectors": _token_vectors,
-    "json": _as_is,
-}
-
-
-def _wrong(key: str, got: Any, allowed: str, name: str, place: str) -> DataError:
-    try:
-        shown = repr(got)
-    except RecursionError:
-        shown = "a value nested very deep"
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    return DataError(
-        f"{key} of rollout {name!r} must be {allowed}, got {shown}",
-        code="ACC110",
-        where=place,
-        hint=f"Mend {key}, or leave the field out",
-    )

@@ -60,12 +60,12 @@ class Settler:
             field = step_field(name)
             if declared is not None and (field is None or field.column != declared.column):
                 column = self._as_declared(declared, sink, self.counts.size)
-                found[_column_name(declared.column, name, column.level)] = column
+                found[_free_name(found, declared.column, name, column.level)] = column
                 continue
             column = self._step_column(sink, field, declared)
             wanted = field.column if field else ""
             checked = self._only_finite(name, column)
-            found[_column_name(wanted, name, column.level)] = _made(checked, declared)
+            found[_free_name(found, wanted, name, column.level)] = _made(checked, declared)
         return found
 
     def _step_column(self, sink: Sink, field: Field | None, declared: Layout | None) -> Column:
@@ -157,9 +157,13 @@ class Settler:
         )
 
 
-def _column_name(wanted: str, field: str, level: Level) -> str:
-    """Return the column's wanted name, or the field's own where the values are of another level."""
-    return wanted if wanted and level_of(wanted) == level else f"{field}_{axis_of(level)}"
+def _free_name(taken: Mapping[str, Column], wanted: str, field: str, level: Level) -> str:
+    """Return the column's wanted name, or one of the field's where the values are of another level."""
+    name = wanted if wanted and level_of(wanted) == level else f"{field}_{axis_of(level)}"
+    while name in taken:
+        field += "_"
+        name = f"{field}_{axis_of(level)}"
+    return name
 
 
 def _halved(values: Array) -> Array:

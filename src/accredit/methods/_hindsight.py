@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from accredit.data import Finding
+from accredit.data.vocabulary import STEP_FIELDS
 from accredit.errors import MissingSignal
 from accredit.index import Index, discounted_sum, last_of_row, segment_sum
 from accredit.typing import Array, Floats
@@ -26,7 +27,7 @@ def step_means(index: Index, column: str, field: str) -> Floats:
         raise MissingSignal(
             f"rollout {rollout!r} step {int(index.position_S[s])} has no {field}",
             code="ACC401",
-            hint=f"Give {field} at every step with tokens (from a rescoring of the same tokens)",
+            hint=f"Give {field} at every step with tokens (from {STEP_FIELDS[field].probe})",
         )
     values = np.asarray(signal.values, np.float64)
     return segment_sum(values, index.step_T, index.batch.n_steps) / np.maximum(index.tokens_S, 1)
