@@ -127,6 +127,7 @@ TAGS = {
     "cross_group": "uses statistics of the whole batch: groups cannot be split up",
     "group": "compares the rollouts of one task",
     "scale_invariant": "multiplying all rewards by a positive number changes nothing, up to eps",
+    "no_reward": "reads no reward: unscored rollouts count like all others",
     "reweights": "spreads the credit of another method over tokens: give `base`",
     "scale_equivariant": "multiplying all rewards by a positive number multiplies the credit",
     "shift_invariant": "adding a constant to all rewards of a group changes nothing",

@@ -288,7 +288,20 @@ def _conserves(subject: Subject) -> None:
         _same(subject, "rollouts of a group sum to 0", 0.0, float(np.sum(first)))
 
 
-@_claim("unscored and rejected rollouts get 0 and join no statistics")
+def _rewarded(card: MethodCard) -> bool:
+    return _always(card) and "no_reward" not in card.tags
+
+
+@_claim("rewards are irrelevant", _tagged("no_reward"))
+def _unrewarded(subject: Subject) -> None:
+    records = subject.records()
+    bare = [{k: v for k, v in r.items() if k != "reward"} for r in records]
+    other = [r | {"reward": float(i % 3) if i % 4 else None} for i, r in enumerate(records)]
+    for changed in (bare, other):
+        _same_by_id(subject, "rewards are irrelevant", subject.by_id(records), subject.by_id(changed))
+
+
+@_claim("unscored and rejected rollouts get 0 and join no statistics", _rewarded)
 def _unscored(subject: Subject) -> None:
     records = subject.records("plain")
     odd = [changed(records[0], "odd-1", reward=None), changed(records[1], "odd-2", status="rejected")]

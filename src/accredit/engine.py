@@ -134,7 +134,7 @@ def assign(
         in_force,
         parts,
         tokens,
-        uncounted=_uncounted(index, checked),
+        uncounted=_uncounted(index, chosen.card, checked),
         provenance=_provenance(found),
         again=again,
     )
@@ -295,10 +295,12 @@ def _raise_strict(card: MethodCard, findings: tuple[Finding, ...], fallbacks: Ma
             raise DataError(f"strict: {finding.message}", code=finding.code, hint=finding.hint)
 
 
-def _uncounted(index: Index, params: Any) -> dict[str, tuple[str, ...]]:
+def _uncounted(index: Index, card: MethodCard, params: Any) -> dict[str, tuple[str, ...]]:
     ids = index.batch.ids
     rejected = index.has_status("rejected")
     scored = has_score_R(index, getattr(params, "combine", "outcome"), getattr(params, "weights", None))
+    if "no_reward" in card.tags:
+        scored = ~rejected
     reasons = {"rejected": rejected, "unscored": ~scored & ~rejected}
     if getattr(params, "truncated", "keep") == "drop":
         reasons["truncated"] = index.has_status("truncated") & scored

@@ -162,6 +162,70 @@ POOLED = "entropies are standardised over the batch"
 SHAPED = "tokens are compared among successes and among failures, so a tie has credit too"
 
 
+AGREEMENT = "agreement is compared, not outcomes: turns differ where all outcomes tie"
+OWN_TURNS = "a rollout's turns are compared with each other too"
+
+
+def answers(records: list[Record]) -> list[Record]:
+    """Give rollouts final answers in three clusters, evidence, and log-probs of their answer."""
+    found = []
+    for record in records:
+        sizes = [len(step["tokens"]) for step in record["steps"]]
+        refs = [[[1.0, round(-3.0 + 0.2 * t - 0.3 * n, 4)]] for t, n in enumerate([0, *sizes])]
+        said = sum(sizes) % 4
+        found.append(
+            record
+            | {"answer": f"answer {said}" if said else "", "answer_cluster": said % 3 if said else None}
+            | {"evidence": [0.1 * n for n in sizes if n]}
+            | {"ref_logprobs": {"baseline": refs[0], "after_step": refs[1:]}}
+        )
+    return found
+
+
+def altered(records: list[Record]) -> list[Record]:
+    """Rescore every step under two altered prompts."""
+    return [
+        record
+        | {
+            "steps": [
+                step
+                | {
+                    "perturbed_logprobs": {
+                        "typos": [round(x - 0.1 * (i % 3), 4) for i, x in enumerate(step["logprobs"])],
+                        "story": [round(0.8 * x, 4) for x in step["logprobs"]],
+                    }
+                }
+                for step in record["steps"]
+            ]
+        }
+        for record in records
+    ]
+
+
+def hidden(records: list[Record]) -> list[Record]:
+    """Give every token a hidden state, and every boundary log-probs of three answers."""
+    return [
+        record
+        | {
+            "candidate_logprobs": [
+                [-1.0 - 7.0 * ((t + len(record["steps"])) % 2), -2.0, -3.0]
+                for t in range(len(record["steps"]) + 1)
+            ],
+            "steps": [
+                step
+                | {
+                    "hidden": [
+                        [1.0 + 0.01 * (a % 7), x, e]
+                        for a, x, e in zip(step["tokens"], step["logprobs"], step["entropies"], strict=True)
+                    ]
+                }
+                for step in record["steps"]
+            ],
+        }
+        for record in records
+    ]
+
+
 # Methods (and presets) that need more than their id; all others run with their defaults.
 CASES = (
     Case("dr-grpo", waive={SCALE_FREE: "the mean-only form keeps the scale of the rewards"}),
@@ -210,6 +274,18 @@ CASES = (
         decorate=teacher,
         waive={TIES: DISTANCE, SINGLE: LOOPS, ROWS_MEMORY: BATCHWISE_RHO},
     ),
+    Case("scapo", decorate=altered, waive={TRAINED: OVER_TRAINED}),
+    Case("scapo:correction=all,clip_u=1", decorate=altered, waive={TRAINED: OVER_TRAINED}),
+    Case("siop", decorate=answers, waive={TIES: AGREEMENT, SINGLE: OWN_TURNS}),
+    Case("siop:variant=broadcast", decorate=answers, waive={TIES: AGREEMENT}),
+    Case("siop:variant=frequency", decorate=answers, waive={TIES: AGREEMENT}),
+    Case("siop:variant=gold", decorate=answers, waive={TIES: AGREEMENT, SINGLE: OWN_TURNS}),
+    Case("shear", decorate=hidden),
+    Case("shear:window=3,stride=2", decorate=hidden),
+    Case("shear:window=2,stride=1,distance=mmd_rbf,span_scope=step", decorate=hidden),
+    Case("shear:window=3,stride=2,distance=chamfer,normalise=per_rollout", decorate=hidden),
+    Case("dcsd", decorate=hidden),
+    Case("dcsd:direction=outcome,partition=induced", decorate=hidden),
     Case("relace", decorate=hindsight, waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("graft", waive={TIES: DISTANCE, SINGLE: LOOPS}),
     Case("graph-hca", waive={TIES: DISTANCE, SINGLE: LOOPS}),

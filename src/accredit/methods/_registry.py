@@ -72,7 +72,7 @@ def method(
         needs: record fields that must be there; ``"value|token_values"`` names alternatives.
         yields: ``"step"``, ``"token"`` or ``"table"``.
         tags: declared properties (``group``, ``cross_group``, ``conserves``, ``shift_invariant``,
-            ``scale_invariant``, ``stateful``, ``stochastic`` …); `check_method` tests them.
+            ``scale_invariant``, ``no_reward``, ``stateful``, ``stochastic`` …); `check_method` tests them.
         cites: the source.
         compat: named parameter sets that reproduce another implementation.
         aliases: other published names, each with the parameters it stands for.

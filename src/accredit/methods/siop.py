@@ -66,7 +66,7 @@ class _Rewards(NamedTuple):
     params=Params,
     needs={"answer"},
     yields="step",
-    tags={"group"},
+    tags={"group", "no_reward"},
     cites="arXiv:2605.04984",
 )
 def siop(index: Index, params: Params) -> Parts:
