@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from accredit.methods import bounded, catalog, method
     from accredit.planning import plan
     from accredit.readers import read
+    from accredit.signals import probe
     from accredit.views import report
 
 __version__ = "0.1.0"
@@ -42,6 +43,7 @@ _HOMES = {
     "compare": "comparison",
     "explain": "engine",
     "method": "methods",
+    "probe": "signals",
     "plan": "planning",
     "read": "readers",
     "report": "views",
@@ -65,6 +67,7 @@ __all__ = [
     "explain",
     "method",
     "plan",
+    "probe",
     "read",
     "report",
 ]

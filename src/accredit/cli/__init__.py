@@ -19,7 +19,19 @@ from accredit.errors import AccreditError, ParamError, ProbeError, suggest
 
 __all__ = ["main", "run"]
 
-VERBS = ("check", "convert", "show", "assign", "plan", "compare", "report", "methods", "bench", "demo")
+VERBS = (
+    "check",
+    "convert",
+    "show",
+    "probe",
+    "assign",
+    "plan",
+    "compare",
+    "report",
+    "methods",
+    "bench",
+    "demo",
+)
 DONE, FINDINGS, USAGE, DATA, BACKEND, INTERRUPTED = 0, 1, 2, 3, 4, 130
 CLOSED_PIPE = 141  # as a program that SIGPIPE ended
 

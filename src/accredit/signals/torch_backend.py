@@ -228,6 +228,12 @@ class TransformersBackend:
                 code="ACC755",
                 hint="Give the model that sampled these rollouts, or one with the same tokenizer",
             )
+        if self.longest is not None and places.max() >= self.longest:
+            raise BackendError(
+                f"{places.max() + 1} tokens are longer than the model's context of {self.longest}",
+                code="ACC755",
+                hint="It is never cut: leave such rollouts out",
+            )
         mask = block_mask(bucket, length)
         more: dict[str, Any] = {}
         if mask is not None:
@@ -297,6 +303,12 @@ class TransformersBackend:
     def vocabulary(self) -> int:
         """Number of logits a row."""
         return int(self.model.get_output_embeddings().weight.shape[0])
+
+    @property
+    def longest(self) -> int | None:
+        """Tokens of the longest sequence that the model takes; None where it does not say."""
+        found = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        return found if isinstance(found, int) else None
 
     def _ids(self, request: ProbeRequest) -> Any:
         return self._torch.from_numpy(request.ids[request.positions]).to(self.model.device)

