@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import accredit as ac
 from accredit import losses
 
-FILES = sorted((Path(__file__).parent / "data").glob("policy-loss-*.json"))
+FILES = sorted((Path(__file__).parents[1] / "golden" / "data").glob("policy-loss-*.json"))
 
 
 def flat(nested: Any) -> np.ndarray:
