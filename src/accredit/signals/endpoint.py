@@ -23,13 +23,14 @@ from accredit.typing import Array, Floats, Ints, Json
 
 __all__ = ["Endpoint", "entropy_bounds"]
 
+_NO_STATES = "No server gives hidden states through this interface: score with a local model"
 _WHY_NOT = {
-    "entropy": "a server shows the k most probable tokens, not the whole distribution: ask for topk:20 and "
-    "take its bounds with entropy_bounds, or score with --model",
-    "gradnorm": "it needs the sum over the whole distribution: score with --model",
-    "logits": "servers give log-probabilities: score with --model",
-    "hidden_at": "no server gives hidden states through this interface: score with --model",
-    "hidden_before": "no server gives hidden states through this interface: score with --model",
+    "entropy": "A server shows the k most probable tokens, not the whole distribution: ask for topk:20 and "
+    "take the bounds that `entropy_bounds` gives, or score with a local model",
+    "gradnorm": "It needs the sum over the whole distribution: score with a local model",
+    "logits": "Servers give log-probabilities: score with a local model",
+    "hidden_at": _NO_STATES,
+    "hidden_before": _NO_STATES,
 }
 
 
@@ -40,7 +41,7 @@ class _Served:
     model: str
     dialect: Dialect
     version: str
-    longest: int | None
+    context: int | None
     vocabulary: int | None
 
 
@@ -95,8 +96,17 @@ class Endpoint:
 
     @property
     def longest(self) -> int | None:
-        """Tokens of the longest sequence that it takes; None where it does not say."""
-        return self.served.longest
+        """Tokens of the longest sequence that it scores, one less than its context: it generates one more."""
+        context = self.served.context
+        return None if context is None else context - 1
+
+    def why_not(self, kind: str) -> str:
+        """Return why something cannot be asked of it, as a sentence.
+
+        Args:
+            kind: name of `Want.kinds`.
+        """
+        return _WHY_NOT.get(kind, "This server does not name the ids of other tokens")
 
     @property
     def vocabulary(self) -> int | None:
@@ -181,13 +191,11 @@ class Endpoint:
     def _allowed(self, request: ProbeRequest) -> None:
         missing = sorted(request.want.kinds - self.offers)
         if missing:
-            why = _WHY_NOT.get(missing[0], "it does not name the ids of other tokens")
-            raise BackendError(f"{self!r} gives no {missing[0]}", hint=why[:1].upper() + why[1:])
+            raise BackendError(f"{self!r} gives no {missing[0]}", hint=self.why_not(missing[0]))
         longest = self.longest
-        # vLLM and its like generate one token more.
-        if longest is not None and request.ids.size + 1 > longest:
+        if longest is not None and request.ids.size > longest:
             raise BackendError(
-                f"a sequence of {request.ids.size} tokens is longer than the server's context of {longest}",
+                f"a sequence of {request.ids.size} tokens is longer than the {longest} that the server takes",
                 hint="It is never cut: leave such rollouts out, or serve the model with a longer context",
             )
 
@@ -197,12 +205,12 @@ class Endpoint:
         name = str(entry.get("id", self._wanted_model or ""))
         meta = entry.get("meta") if isinstance(entry.get("meta"), dict) else {}
         dialect = self._dialect(str(entry.get("owned_by", "")), name)
-        longest = entry.get("max_model_len", meta.get("n_ctx") if meta else None)
+        context = entry.get("max_model_len", meta.get("n_ctx") if meta else None)
         return _Served(
             model=name if self._wanted_model else _public(name),
             dialect=dialect,
             version=_version(self.client) if dialect.name == "vllm" else "",
-            longest=longest if type(longest) is int and longest > 0 else None,
+            context=context if type(context) is int and context > 0 else None,
             vocabulary=meta.get("n_vocab") if meta and type(meta.get("n_vocab")) is int else None,
         )
 
@@ -223,7 +231,7 @@ class Endpoint:
                 reasons.append(f"{dialect.name}: {error.message}")
         raise BackendError(
             f"{self!r} gives no log-probabilities of given tokens ({'; '.join(reasons)})",
-            hint="Serve the model with vLLM or llama.cpp, or score it here with --model",
+            hint="Serve the model with vLLM or llama.cpp, or score with a local model",
         )
 
 
@@ -253,7 +261,7 @@ def _entry(listed: list[dict[str, Any]], model: str | None) -> dict[str, Any]:
         return next((e for e in listed if e.get("id") == model), {})
     if len(listed) != 1:
         raise ParamError(
-            f"the server lists {len(listed)} models, so one must be named", hint="Give it with --model-name"
+            f"the server lists {len(listed)} models, so one must be named", hint="Give its name as model"
         )
     return listed[0]
 

@@ -128,30 +128,34 @@ def backend_of(model: Any, **options: Any) -> Backend:
     return TransformersBackend(model, **options)
 
 
-def context_of(context: Context | str, backend: Backend) -> Context:
+def context_of(context: Context | str, backend: Backend, **settings: Any) -> Context:
     """Return a context; one given by name is tokenised as the back end's model does.
 
     Args:
         context: itself, ``sampled``, or a name of `accredit.signals.contexts`.
         backend: whose tokenizer makes the ids of what a named context adds.
+        **settings: of a named context.
 
     Raises:
-        ParamError: if there is no such context.
+        ParamError: if there is no such context or setting.
     """
-    if isinstance(context, Context):
-        return context
-    if context == SAMPLED.name:
-        return SAMPLED
-    return context_named(context, tokenizer_of(backend), limit=getattr(backend, "longest", None))
+    if not isinstance(context, Context) and context != SAMPLED.name:
+        limit = getattr(backend, "longest", None)
+        return context_named(context, tokenizer_of(backend), **{"limit": limit, **settings})
+    if settings:
+        raise ParamError(f"only a named context has settings, got {', '.join(sorted(settings))}")
+    return context if isinstance(context, Context) else SAMPLED
 
 
 def _check_offers(backend: Backend, want: Want) -> None:
     lacking = sorted(want.kinds - backend.offers)
     if lacking:
+        gives = f"It gives {', '.join(sorted(backend.offers))}; the transformers back end gives everything"
+        why = getattr(backend, "why_not", None)
         raise BackendError(
             f"{backend.provenance.backend} does not give {', '.join(lacking)}",
             code="ACC755",
-            hint=f"It gives {', '.join(sorted(backend.offers))}; the transformers back end gives everything",
+            hint=why(lacking[0]) if why else gives,
         )
 
 
