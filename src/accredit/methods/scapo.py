@@ -5,8 +5,9 @@ Source: arXiv 2609.40360, Eqs. 1 and 5-11.  Choices: docs/methods/scapo.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,20 +15,21 @@ from accredit.data import Finding, Parts
 from accredit.data.vocabulary import is_named_signal
 from accredit.errors import MissingSignal
 from accredit.index import GroupStats, Index, segment_sum
+from accredit.index.groups import FLAT
 from accredit.methods._params import bounded, choice, flag
 from accredit.methods._registry import method
 from accredit.methods._reweight import (
     BaseCredit,
     base_credit,
     counted_T,
-    group_T,
-    population_T,
     reweighted,
     signal_T,
 )
-from accredit.typing import BoolArray, Floats
+from accredit.typing import Array, BoolArray, Floats, Ints
 
 __all__ = ["scapo"]
+
+_PIECE = 1 << 15  # tokens that are worked on at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,26 +105,20 @@ def scapo(index: Index, params: Params, *, base: str | None = None) -> Parts:
         [0.5, 0.4827, -0.5, -0.5]
     """
     under = base_credit(index, base)
-    counted = counted_T(index)
-    ids, n = population_T(index, params.population)
-    drift, given = np.zeros(index.batch.n_tokens), np.zeros(index.batch.n_tokens)
-    stability = np.zeros(index.batch.n_tokens)
     plain = signal_T(index, "logprobs")
-    for name in sorted(name for name in index.batch.columns if is_named_signal(name)):
-        there = _given_T(index, name)
-        d = 2.0 * np.tanh(0.5 * np.abs(plain - index.batch.column(name).values)) * there
-        stability += GroupStats(-d, ids, n, counted & there).standardised(params.eps, ddof=0)
-        drift += d
-        given += there
-    given = np.maximum(given, 1.0)
-    drift /= given
-    u = GroupStats(stability / given, ids, n, counted).standardised(params.eps, ddof=0)
+    altered = [_Alteration.of(index, n) for n in sorted(index.batch.columns) if is_named_signal(n)]
+    counted = counted_T(index)
+    u, drift = np.zeros(index.batch.n_tokens), np.zeros(index.batch.n_tokens)
+    for block in _blocks(index, params.population):
+        if not isinstance(block.tokens, slice) or not counted[block.tokens].all():
+            block = block.only(counted)
+        u[block.tokens], drift[block.tokens] = _stability(plain, altered, block, params.eps)
+    tied = _tied_R(index)
     used = SIGNS[params.correction](u)
     if params.clip_u is not None:
-        used = np.clip(used, -params.clip_u, params.clip_u)
-    tied = _tied_T(index)
+        np.clip(used, -params.clip_u, params.clip_u, out=used)
     if params.skip_zero_variance:
-        used = np.where(tied, 0.0, used)
+        used[np.repeat(tied, index.tokens_R)] = 0.0
     change = params.lam * used
 
     def text(s: int) -> str:
@@ -141,48 +137,125 @@ def scapo(index: Index, params: Params, *, base: str | None = None) -> Parts:
         id="scapo",
         name="semifactual",
         text=text,
-        findings=_findings(index, under, change, counted, tied),
+        findings=_findings(index, under, change, tied),
         extras={"stability": u, "drift": drift},
     )
 
 
-def _given_T(index: Index, name: str) -> BoolArray:
-    """Return the tokens that an alteration was scored for ``[T]``: whole groups.
+class _Alteration(NamedTuple):
+    """Log-probs under one altered prompt ``[T]``, and the rollouts whose group was scored ``[R]``."""
 
-    Raises:
-        MissingSignal: naming a step that lacks it where another of its group has it.
-    """
-    has = index.batch.column(name).mask(index.batch.n_steps)
-    spoken = index.tokens_S > 0
-    some = segment_sum(has & spoken, index.group_S, index.n_groups) > 0
-    lacks = ~has & spoken & some[index.group_S]
-    if lacks.any():
-        s = int(np.flatnonzero(lacks)[0])
-        field = name.removesuffix("_T")
-        raise MissingSignal(
-            f"rollout {index.batch.ids[int(index.rollout_S[s])]!r} step {int(index.position_S[s])} has no "
-            f"{field}, which others of its group have",
-            code="ACC401",
-            hint="Score every step of a group under an altered prompt, with full support, or none",
-        )
-    return np.repeat(some[index.group_S], index.tokens_S)
+    logprobs: Array
+    given_R: BoolArray
+
+    @classmethod
+    def of(cls, index: Index, name: str) -> _Alteration:
+        """Return the alteration of a column.
+
+        Raises:
+            MissingSignal: naming a step that lacks it where another of its group has it.
+        """
+        column = index.batch.column(name)
+        has = column.mask(index.batch.n_steps)
+        spoken = index.tokens_S > 0
+        some = segment_sum(has & spoken, index.group_S, index.n_groups) > 0
+        lacks = ~has & spoken & some[index.group_S]
+        if lacks.any():
+            s = int(np.flatnonzero(lacks)[0])
+            rollout = index.batch.ids[int(index.rollout_S[s])]
+            raise MissingSignal(
+                f"rollout {rollout!r} step {int(index.position_S[s])} has no {name.removesuffix('_T')}, "
+                "which others of its group have",
+                code="ACC401",
+                hint="Score every step of a group under an altered prompt, with full support, or none",
+            )
+        return cls(column.values, some[index.group_R])
 
 
-def _tied_T(index: Index) -> BoolArray:
-    """Return the tokens of groups whose outcomes tie ``[T]``."""
+class _Block(NamedTuple):
+    """Some populations: which tokens, and the population and rollout of each, populations in order."""
+
+    tokens: slice | Ints
+    ids: Ints
+    rollouts: Ints
+
+    def only(self, keep_T: BoolArray) -> _Block:
+        """Return the block without the tokens that do not count."""
+        tokens = np.arange(keep_T.size)[self.tokens]
+        keep = keep_T[tokens]
+        return _Block(tokens[keep], self.ids[keep], self.rollouts[keep])
+
+
+def _blocks(index: Index, population: str) -> Iterator[_Block]:
+    """Yield the tokens of whole populations, as many at a time as stay in the cache."""
+    codes = {
+        "group": index.group_R,
+        "rollout": np.arange(len(index.batch)),
+        "batch": np.zeros(len(index.batch), np.int64),
+    }[population]
+    order = np.argsort(codes, kind="stable")
+    sizes = index.tokens_R[order]
+    whole = np.flatnonzero(np.diff(codes[order], append=-1)) + 1  # ends of populations
+    ends = np.cumsum(sizes)[whole - 1] if whole.size else whole
+    a = done = 0
+    while a < order.size:
+        b = int(whole[min(int(np.searchsorted(ends, done + _PIECE)), whole.size - 1)])
+        rows, counts = order[a:b], sizes[a:b]
+        first = index.token_start_R1[rows]
+        if np.all(np.diff(rows) == 1):
+            tokens: slice | Ints = slice(int(first[0]), int(index.token_start_R1[rows[-1] + 1]))
+        else:
+            tokens = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        yield _Block(tokens, np.repeat(codes[rows], counts), np.repeat(rows, counts))
+        a, done = b, done + int(counts.sum())
+
+
+def _stability(plain: Floats, altered: list[_Alteration], block: _Block, eps: float) -> tuple[Floats, Floats]:
+    """Return u and the mean drift of a block's tokens."""
+    size = block.ids.size
+    total, drift, given = np.zeros(size), np.zeros(size), np.zeros(size)
+    own = plain[block.tokens]
+    for each in altered:
+        there = each.given_R[block.rollouts]
+        if not there.any():
+            continue
+        d = 2.0 * np.tanh(0.5 * np.abs(own - each.logprobs[block.tokens]))
+        if there.all():
+            total -= _zscore(d, block.ids, eps)
+            drift += d
+        else:
+            total[there] -= _zscore(d[there], block.ids[there], eps)
+            drift[there] += d[there]
+        given += there
+    np.maximum(given, 1.0, out=given)
+    return _zscore(total / given, block.ids, eps), drift / given
+
+
+def _zscore(values: Floats, ids: Ints, eps: float) -> Floats:
+    """Return values standardised in runs of equal ids, by population deviation; 0 where they tie."""
+    if not values.size:
+        return values
+    new = np.flatnonzero(np.diff(ids, prepend=ids[0] - 1))
+    sizes = np.diff(new, append=ids.size)
+    run = np.repeat(np.arange(new.size), sizes)
+    high, low = np.maximum.reduceat(values, new), np.minimum.reduceat(values, new)
+    flat = high - low <= FLAT * np.maximum(1.0, np.maximum(np.abs(high), np.abs(low)))
+    centred = values - np.repeat(segment_sum(values, run, new.size) / sizes, sizes)
+    scale = np.sqrt(segment_sum(centred * centred, run, new.size) / sizes) + eps
+    centred *= np.repeat(np.divide(1.0, scale, out=np.zeros_like(scale), where=~flat & (scale > 0)), sizes)
+    return centred
+
+
+def _tied_R(index: Index) -> BoolArray:
+    """Return the rollouts of groups whose outcomes tie ``[R]``."""
     flat = GroupStats(index.score_R, index.group_R, index.n_groups, index.scored_R).flat
-    return np.repeat(flat[index.group_R], index.tokens_R)
+    return flat[index.group_R]
 
 
-def _findings(
-    index: Index, under: BaseCredit, change: Floats, counted: BoolArray, tied: BoolArray
-) -> tuple[Finding, ...]:
-    groups = group_T(index)
-    moved, base = np.zeros(index.n_groups), np.zeros(index.n_groups)
-    np.maximum.at(moved, groups[counted], np.abs(change[counted]))
-    np.maximum.at(base, groups[counted], np.abs(under.tokens[counted]))
+def _findings(index: Index, under: BaseCredit, change: Floats, tied: BoolArray) -> tuple[Finding, ...]:
+    moved, base = (_largest(index, values) for values in (change, under.tokens))
     alone = np.zeros(index.n_groups, bool)
-    alone[groups[tied]] = True
+    alone[index.group_R[tied]] = True
     found = []
     if large := int(((moved > base) & ~alone).sum()):
         found.append(
@@ -205,3 +278,13 @@ def _findings(
             )
         )
     return tuple(found)
+
+
+def _largest(index: Index, values: Floats) -> Floats:
+    """Return the largest size of a value in each group ``[G]``."""
+    found = np.zeros(index.n_groups)
+    rows = np.flatnonzero(index.tokens_R)
+    if rows.size:
+        top = np.maximum.reduceat(np.abs(values), index.token_start_R1[rows])
+        np.maximum.at(found, index.group_R[rows], top)
+    return found
