@@ -50,7 +50,7 @@ def joint(
 ) -> Batch:
     """Return the batch with one column a measure: moments or divergences of several distributions.
 
-    Memory is that of one piece of rows a view, about 64 MiB in all. Rollouts that one of the contexts
+    Memory is that of one piece of rows a view, some 16 MiB in all. Rollouts that one of the contexts
     has nothing for are missing in the columns.
 
     Args:

@@ -14,7 +14,7 @@ from accredit.typing import Array, Ints
 
 __all__ = ["BLOCK_BYTES", "joined", "log_softmax", "reduced", "row_pieces", "rows_at_a_time", "top"]
 
-BLOCK_BYTES = 1 << 26  # bytes of float32 logits that are held at once
+BLOCK_BYTES = 1 << 24  # bytes of float32 logits that are held at once
 _MOST_ROWS = 1024
 
 
@@ -23,7 +23,7 @@ def rows_at_a_time(vocabulary: int, budget: int = BLOCK_BYTES) -> int:
 
     Example:
         >>> rows_at_a_time(152_000), rows_at_a_time(100)
-        (110, 1024)
+        (27, 1024)
     """
     return max(1, min(_MOST_ROWS, budget // (4 * vocabulary)))
 
@@ -67,28 +67,30 @@ def reduced(logits: Array, chosen: Ints, want: Want, temperature: float = 1.0) -
         found["logits"] = logits[:, list(want.logits)].copy()
     if temperature != 1.0:
         logits /= np.float32(temperature)
-    log = log_softmax(logits)
-    row = np.arange(len(log))
-    mine = log[row, chosen].copy()
+    logits -= logits.max(axis=1, keepdims=True)
+    weights = np.exp(logits)
+    total = weights.sum(axis=1, dtype=np.float64)
+    lse = np.log(total)
+    mine = logits[np.arange(len(logits)), chosen] - lse
     if want.logprob:
-        found["logprob"] = mine
+        found["logprob"] = mine.astype(np.float32)
     if want.topk:
-        found["topk_ids"], found["topk_logprobs"] = top(log, want.topk)
-    if want.entropy or want.gradnorm:
-        p = np.exp(log)
-        if want.gradnorm:
-            square = np.einsum("ij,ij->i", p, p)
-            found["gradnorm"] = np.maximum(1 - 2 * p[row, chosen] + square, 0).astype(np.float32)
-        if want.entropy:
-            found["entropy"] = np.maximum(-np.einsum("ij,ij->i", p, log), 0).astype(np.float32)
+        found["topk_ids"], shifted = top(logits, want.topk)
+        found["topk_logprobs"] = (shifted - lse[:, None]).astype(np.float32)
+    if want.gradnorm:
+        square = np.einsum("ij,ij->i", weights, weights) / total**2
+        found["gradnorm"] = np.maximum(1 - 2 * np.exp(mine) + square, 0).astype(np.float32)
+    if want.entropy:
+        mean = np.einsum("ij,ij->i", weights, logits) / total
+        found["entropy"] = np.maximum(lse - mean, 0).astype(np.float32)
     return found
 
 
 def top(log: Array, k: int) -> tuple[Array, Array]:
-    """Return ids and log-probabilities ``[n, k]`` of the most probable tokens; ties go to the lower id.
+    """Return ids and values ``[n, k]`` of the highest values; ties go to the lower id.
 
     Args:
-        log: ``[n, V]``.
+        log: ``[n, V]`` log-probabilities, or these up to a number a row.
         k: how many; all where the vocabulary is smaller.
     """
     k = min(k, log.shape[1])

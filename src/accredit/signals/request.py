@@ -108,7 +108,11 @@ class Want:
     @property
     def kinds(self) -> frozenset[str]:
         """Names of what is asked for, as `Backend.offers` lists them."""
-        return frozenset(f.name for f in fields(self) if getattr(self, f.name) not in (False, None, 0, ()))
+        layers = {name for name in ("hidden_at", "hidden_before") if getattr(self, name) is not None}
+        others = {
+            name for name in ("logprob", "entropy", "gradnorm", "topk", "logits") if getattr(self, name)
+        }
+        return frozenset(layers | others)
 
     def __str__(self) -> str:
         shown = {"topk": f":{self.topk}", "logits": ":" + "/".join(map(str, self.logits))}
