@@ -15,10 +15,12 @@ from accredit.data import Batch, Exclusion, FindingLog, Rollout
 from accredit.data.builder import BatchBuilder
 from accredit.errors import AccreditError, DataError
 from accredit.readers.columns import check_mapping
+from accredit.readers.dataproto import side_file
 from accredit.readers.formats import Format, Head, Reading, get_format, recognise
 from accredit.readers.parquet import parquet_head
 from accredit.readers.position import grouped_by_position
 from accredit.readers.retokenize import Retokenize, retokenized
+from accredit.readers.tensors import is_pickle
 from accredit.store.decode import Decoder
 from accredit.store.limits import Limits
 from accredit.store.spool import seekable
@@ -37,6 +39,8 @@ _READ_SUFFIXES = (
     ".ndjson",
     ".traj",
     ".eval",
+    ".safetensors",
+    ".npz",
 )
 _FIRST_LINES = 16
 
@@ -148,7 +152,8 @@ def _files(path: Path) -> list[Path]:
             where=str(path),
             hint=f"Files end in {', '.join(_READ_SUFFIXES)}",
         )
-    return found
+    beside = {side_file(f) for f in found if f.name.lower().endswith((".safetensors", ".npz"))}
+    return [f for f in found if f not in beside]
 
 
 def _read_member(
@@ -174,6 +179,8 @@ def _read_file(
     path: Path, chosen: Format | None, limits: Limits, builder: BatchBuilder, mapping: Mapping[str, str]
 ) -> Iterator[Batch]:
     source = Source(path, limits)
+    if is_pickle(source):
+        raise _pickled(source)
     reading = Reading(source, limits, builder, Decoder(limits, builder.log, strict=builder.strict), mapping)
     how = chosen or recognise(_head(source), path)
     for where, content in how.items(reading):
@@ -188,6 +195,20 @@ def _read_file(
             raise source.broken
         error = source.broken
         builder.log.add(error.code, "error", error.message, where=error.where, hint=error.hint)
+
+
+def _pickled(source: Source) -> DataError:
+    return DataError(
+        f"{source.name} is a pickle, which runs code when it is read, so it is not",
+        code="ACC866",
+        where=str(source.path),
+        hint="If you trust it, write it in a safe form where verl is installed: "
+        "data = DataProto.load_from_disk(path); "
+        "arrays = {k: (v.float() if v.is_floating_point() else v).numpy() for k, v in data.batch.items()}; "
+        "np.savez('batch.npz', **arrays); "
+        "rest = {k: v.tolist() for k, v in data.non_tensor_batch.items()}; "
+        "json.dump(rest, open('batch.json', 'w'), default=str)",
+    )
 
 
 def _add(builder: BatchBuilder, record: Any, where: str, limits: Limits) -> None:
