@@ -1,0 +1,49 @@
+"""Methods with opposite rules are told when they are compared."""
+
+from __future__ import annotations
+
+import accredit as ac
+from accredit.methods import catalog, contradictions
+from accredit.methods._contradictions import OPPOSED
+
+ROLLOUTS = [
+    {"id": n, "group": "g", "reward": r, "steps": [{"entropies": [0.1, 1.5]}, {"entropies": [0.4]}]}
+    for n, r in (("a", 1), ("b", 0))
+]
+FAILURES = "Opposite rules for uncertain decisions of failures: blamed more by hapo, blamed less by eapo"
+
+
+def test_hapo_and_eapo_contradict_each_other_on_failures_only():
+    found = ac.compare(ROLLOUTS, ["grpo", "hapo", "eapo"], n_boot=0)
+    assert (FAILURES,) == found.notes
+    assert [FAILURES] == found.to_dict()["notes"]
+    assert FAILURES in repr(found)
+    assert "--truth" in repr(found)
+
+
+def test_empg_contradicts_hapo_on_both():
+    notes = ac.compare(ROLLOUTS, ["hapo", "empg"], n_boot=0).notes
+    assert 2 == len(notes)
+    assert "credited more by hapo, credited less by empg" in notes[1]
+
+
+def test_methods_without_opposite_rules_have_no_note():
+    found = ac.compare(ROLLOUTS, ["hapo", "entropy-top", "grpo"], n_boot=0)
+    assert () == found.notes
+    assert "Opposite" not in repr(found)
+
+
+def test_a_method_that_cannot_run_is_no_party():
+    bare = [{"id": n, "group": "g", "reward": r, "steps": [{}]} for n, r in (("a", 1), ("b", 0))]
+    assert () == ac.compare(bare, ["grpo", "hapo", "eapo"], n_boot=0).notes
+
+
+def test_no_card_claims_both_sides():
+    for card in catalog():
+        for (more, _), (less, _), _ in OPPOSED:
+            assert not {more, less} <= card.tags, card.id
+
+
+def test_labels_name_the_parties():
+    cards = {f"{c.id} (2)": c for c in catalog() if c.id in ("hapo", "eapo")}
+    assert "hapo (2)" in contradictions(cards)[0]
