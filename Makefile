@@ -29,13 +29,14 @@ test: .venv/dev
 test-all: test test-slow test-verl test-trainers
 
 test-slow: .venv-llm/full browser
-	HF_HUB_OFFLINE=1 $(LLM) -m pytest -q -m slow --ignore=tests/slow/verl --ignore=tests/slow/trainers tests
+	HF_HUB_OFFLINE=1 $(LLM) -m pytest -q -m slow --ignore=tests/slow/verl --ignore=tests/slow/trainers --ignore=tests/slow/trl tests
 
 test-verl: .venv-verl/full
 	$(VERL) -m pytest -q -m slow tests/slow/verl
 
 test-trainers: .venv-trainers/full
 	$(TRAINERS) -m pytest -q -m slow tests/slow/trainers
+	$(TRAINERS) -m pytest -q -m slow tests/slow/trl # a process of its own: ART patches transformers
 
 lint: .venv/dev
 	.venv/bin/ruff format --check .

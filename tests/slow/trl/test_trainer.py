@@ -13,8 +13,8 @@ from accredit.adapters.echo import check_echo
 from accredit.adapters.trl import CreditMixin
 from accredit.errors import DataError, MissingSignal, ParamError, VersionError
 from tests.adapters.made import MUTATIONS, recorded, spoiled, tensors_of
-from tests.slow.trainers import tiny_trl
-from tests.slow.trainers.tiny_trl import FIRST, Trainer, share_of_w5, sum_of_steps, trainer, two_turns
+from tests.slow.trl import tiny
+from tests.slow.trl.tiny import FIRST, Trainer, noise, share_of_w5, sum_of_steps, trainer, two_turns
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -30,11 +30,6 @@ class Watched(Trainer):
         kept["own"] = torch.tensor(list(self._logs["advantages"])[-len(inputs) :])
         self.batches = [*getattr(self, "batches", []), kept | {"credit": self.last_credit}]
         return output
-
-
-def noise(completion_ids, **_):
-    """A reward of the ids alone that hardly two completions share."""
-    return [float(np.random.default_rng(sum(ids) * 97 + len(ids)).random()) for ids in completion_ids]
 
 
 def sometimes(completion_ids, **_):
@@ -101,7 +96,7 @@ def test_training_with_the_mixins_grpo_ends_at_trls_weights(tmp_path):
         "optim": "sgd",
         "learning_rate": 0.5,
     }
-    before, ends = weights(tiny_trl.model()), []
+    before, ends = weights(tiny.model()), []
     for kind in (GRPOTrainer, Trainer):  # each seeds itself as it is made
         made = trainer(tmp_path, kind=kind, rewards=noise, options={"compat": "trl"}, **how)
         made.train()
@@ -398,7 +393,7 @@ def test_log_probabilities_that_a_method_needs_are_measured(tmp_path):
 
 
 def test_old_and_reference_log_probabilities_are_handed_over(tmp_path):
-    tiny_trl.model().save_pretrained(tmp_path / "model")  # TRL loads the reference by its path
+    tiny.model().save_pretrained(tmp_path / "model")  # TRL loads the reference by its path
     more = {"model": str(tmp_path / "model")}
     made = trainer(tmp_path, "grpo", kind=Watched, rewards=noise, more=more, num_iterations=2, beta=0.1)
     made.train()
@@ -449,15 +444,53 @@ def test_an_evaluation_that_compares_nothing_runs(tmp_path):
 # -- learning -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["grpo", "rloo"])
-def test_reward_rises_and_the_loss_stays_finite(tmp_path, method):
-    """The share of one word of ten among the tokens: chance gives about a tenth."""
-    made = trainer(tmp_path, method, rewards=share_of_w5, max_steps=40, per_device_train_batch_size=32)
-    before = [p.detach().clone() for p in made.model.parameters()]
+@torch.no_grad()
+def sampled_turns(prompts, trainer):
+    """Two turns of three tokens that the model samples, a token of the world between; each turn is paid."""
+    ids = torch.full((len(prompts), 1), FIRST)
+    for position in range(7):
+        if position == 3:
+            drawn = torch.full((len(prompts), 1), FIRST + 9)
+        else:
+            drawn = torch.multinomial(trainer.model(ids).logits[:, -1].softmax(-1), 1)
+        ids = torch.cat([ids, drawn], 1)
+    rows = ids[:, 1:].tolist()
+    return {
+        "prompt_ids": [[FIRST]] * len(rows),
+        "completion_ids": rows,
+        "logprobs": [[0.0] * 7] * len(rows),
+        "env_mask": [[1, 1, 1, 0, 1, 1, 1]] * len(rows),
+        "accredit": [
+            {
+                "steps": [
+                    {"state": f"turn {t}", "tokens": turn, "reward": turn.count(FIRST + 5) / 6}
+                    for t, turn in enumerate((row[:3], row[4:]))
+                ]
+            }
+            for row in rows
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "reward", "more"),
+    [
+        ("grpo", share_of_w5, {}),
+        ("gigpo", sum_of_steps, {"rollout_func": sampled_turns}),
+    ],
+)
+def test_reward_rises_and_the_loss_stays_finite(tmp_path, method, reward, more):
+    """The reward is the share of one word among the tokens: chance gives a twelfth.
+
+    Mean reward of the first and the last five of 25 batches of 32, seed fixed: 0.22 and 0.98 (grpo),
+    0.22 and 0.98 (gigpo over two turns).
+    """
+    made = trainer(tmp_path, method, rewards=reward, more=more, max_steps=25, per_device_train_batch_size=32)
+    before = weights(made.model)
     made.train()
     logs = [log for log in made.state.log_history if "loss" in log]
     means = [log["reward"] for log in logs]
-    assert 40 == len(means)
+    assert 25 == len(means)
     assert np.isfinite([log["loss"] for log in logs]).all()
-    assert any(not torch.equal(a, b) for a, b in zip(before, made.model.parameters(), strict=True))
-    assert np.mean(means[-5:]) > np.mean(means[:5]) + 0.3
+    assert not torch.equal(before, weights(made.model))
+    assert np.mean(means[-5:]) > np.mean(means[:5]) + 0.5

@@ -10,7 +10,7 @@ import pytest
 from datasets import Dataset
 
 import accredit as ac
-from tests.slow.trainers import tiny_trl
+from tests.slow.trl import tiny
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -23,14 +23,14 @@ PAGES = ("README.md", "docs/adapters.md")
 def test_the_snippet_trains_verbatim(page, tmp_path):
     (snippet,) = FENCE.findall((ROOT / page).read_text())
     assert 5 == len(snippet.strip().splitlines())
-    tiny_trl.model().save_pretrained(tmp_path / "model")
-    tiny_trl.tokenizer().save_pretrained(tmp_path / "model")
+    tiny.model().save_pretrained(tmp_path / "model")
+    tiny.tokenizer().save_pretrained(tmp_path / "model")
     namespace = {
         "model": str(tmp_path / "model"),
-        "reward": tiny_trl.sum_of_steps,
-        "args": tiny_trl.config(tmp_path),
+        "reward": tiny.sum_of_steps,
+        "args": tiny.config(tmp_path),
         "dataset": Dataset.from_dict({"prompt": ["w1 w2", "w3"] * 16}),
-        "rollout": tiny_trl.two_turns,
+        "rollout": tiny.two_turns,
     }
     exec(compile(snippet, page, "exec"), namespace)
     trainer = namespace["trainer"]
