@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from accredit.typing import Floats
 from accredit.worlds.policies import Policy
 from accredit.worlds.tabular import Task
 
-__all__ = ["Actor", "Choice", "Scene", "ScriptedActor", "TableActor", "UniformActor"]
+__all__ = ["Actor", "Choice", "Scene", "ScriptedActor", "TableActor", "UniformActor", "Weighing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,15 @@ class Choice:
     action: str
     logprob: float | None = None
     tokens: int = 0
+
+
+@runtime_checkable
+class Weighing(Protocol):
+    """An actor that can say how likely it takes each of the possible actions."""
+
+    def probs(self, scenes: Sequence[Scene]) -> Sequence[Floats]:
+        """Return, for each scene, the probability of each of its actions, in their order."""
+        ...
 
 
 class Actor(Protocol):
@@ -104,11 +113,19 @@ class TableActor:
         """Return a draw from the row of each scene's key."""
         return [self._one(scene, rng) for scene, rng in zip(scenes, rngs, strict=True)]
 
-    def _one(self, scene: Scene, rng: np.random.Generator) -> Choice:
+    def probs(self, scenes: Sequence[Scene]) -> Sequence[Floats]:
+        """Return the probabilities of each scene's actions."""
+        place = {a: i for i, a in enumerate(self._actions)}
+        return [self._row(s)[[place[a] for a in s.actions or ()]] for s in scenes]
+
+    def _row(self, scene: Scene) -> Floats:
         key = scene.key if scene.key in self._probs else scene.key.rpartition(" Step ")[0]
         if key not in self._probs:
             raise DataError(f"the table has no state {scene.key[:80]!r}")
-        probs = self._probs[key]
+        return self._probs[key]
+
+    def _one(self, scene: Scene, rng: np.random.Generator) -> Choice:
+        probs = self._row(scene)
         a = drawn(probs, rng)
         return Choice(self._actions[a], float(np.log(probs[a])))
 
@@ -125,6 +142,10 @@ class UniformActor:
             DataError: if a scene does not say what can be done.
         """
         return [_uniform(scene, rng) for scene, rng in zip(scenes, rngs, strict=True)]
+
+    def probs(self, scenes: Sequence[Scene]) -> Sequence[Floats]:
+        """Return equal probabilities for each scene's actions."""
+        return [np.full(len(s.actions or ()), 1 / max(len(s.actions or ()), 1)) for s in scenes]
 
 
 class ScriptedActor:

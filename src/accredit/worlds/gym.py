@@ -138,6 +138,10 @@ class GymWorld:
         """Give the environment's generator a new seed."""
         self._env.unwrapped.np_random = np.random.default_rng(seed)
 
+    def seen(self) -> str:
+        """Return the key: there is no more to see."""
+        return self.key()
+
     def key(self) -> str:
         """Return the text of the last observation."""
         return self._key(self._seen)

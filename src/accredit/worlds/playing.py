@@ -95,6 +95,10 @@ class TabularWorld:
         """Return the rest of the horizon."""
         return self.task.horizon - self._time
 
+    def seen(self) -> str:
+        """Return the key: there is no more to see."""
+        return self.key()
+
     def key(self) -> str:
         """Return the text of the present state, with the step where the task shows it."""
         clock = f" Step {self._time}." if self.task.clock else ""

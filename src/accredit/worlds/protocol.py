@@ -85,6 +85,10 @@ class World(Protocol):
         """Give the rest of the episode another chance."""
         ...
 
+    def seen(self) -> str:
+        """Return what is seen of the present state: all that an actor reads."""
+        ...
+
     def key(self) -> str:
         """Return the key of the present state: what methods see of it."""
         ...

@@ -42,7 +42,6 @@ class _Run:
     world: World
     began: float
     limit: int
-    seen: str = ""
     tries: int = 0
     tokens: int = 0
     reward: float = 0.0
@@ -53,7 +52,9 @@ class _Run:
         place, world = self.job.request.place, self.world
         actions = world.actions()
         done = place.actions + tuple(v.action for v in self.path)
-        return Scene(place.group, world.key(), self.seen, None if actions is None else tuple(actions), done)
+        return Scene(
+            place.group, world.key(), world.seen(), None if actions is None else tuple(actions), done
+        )
 
 
 class Player:
@@ -120,7 +121,7 @@ class Player:
             try:
                 world = self.restorer.stand(job.request.place)
                 world.reseed(prf(job.seed, "world"))
-                return _Run(job, world, began, _limit(job, world), world.key(), attempt)
+                return _Run(job, world, began, _limit(job, world), attempt)
             except RestoreFailed as error:
                 reason = str(error)
             except ProbeError:
@@ -171,7 +172,7 @@ class Player:
             return _outcome(run, "illegal", f"{choice.action!r} is not possible")
         key = run.world.key()
         try:
-            run.seen, reward, run.over = run.world.step(choice.action)
+            _, reward, run.over = run.world.step(choice.action)
         except Exception as error:  # noqa: BLE001 - whatever a world raises is its failure
             return self._again(run, error)
         run.reward += reward
@@ -187,7 +188,7 @@ class Player:
         fresh = self._begin(run.job, run.tries + 1)
         if isinstance(fresh, Outcome):
             return fresh
-        run.world, run.tries, run.path, run.seen = fresh.world, fresh.tries, [], fresh.seen
+        run.world, run.tries, run.path = fresh.world, fresh.tries, []
         run.reward, run.tokens, run.over = 0.0, 0, False
         return None
 
