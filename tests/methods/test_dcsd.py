@@ -76,11 +76,21 @@ def test_gains_are_differences_of_volumes(rows: np.ndarray, beta: float) -> None
     assert got.sum() == pytest.approx(volume(rows, beta), rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.parametrize(("n", "d"), [(200, 3), (150, 70), (130, 200)])
+def test_gains_of_long_responses_are_differences_of_volumes(n: int, d: int) -> None:
+    rows = np.random.default_rng(0).normal(size=(n, d))
+    got = logdet_gains(rows, 0.1)
+    for i in range(0, n, 13):
+        wanted = volume(rows[: i + 1], 0.1) - volume(rows[:i], 0.1)
+        assert wanted == pytest.approx(got[i], rel=1e-7, abs=1e-9)
+
+
 @given(clouds, st.floats(0.01, 10))
 def test_wide_and_tall_forms_agree(rows: np.ndarray, beta: float) -> None:
-    """Zero dimensions added: the n x n form instead of blocks of d."""
-    wide = np.hstack([rows, np.zeros((len(rows), 20))])
-    np.testing.assert_allclose(logdet_gains(wide, beta), logdet_gains(rows, beta), rtol=1e-8, atol=1e-10)
+    """Many rows, so that they come in blocks; dimensions of zeros added, so that they come at once."""
+    tall = np.vstack([rows * (1 + 0.1 * i) for i in range(70 // len(rows) + 1)])
+    wide = np.hstack([tall, np.zeros((len(tall), 100))])
+    np.testing.assert_allclose(logdet_gains(wide, beta), logdet_gains(tall, beta), rtol=1e-6, atol=1e-9)
 
 
 def test_volume_does_not_see_a_rotation_and_repeats_add_less() -> None:

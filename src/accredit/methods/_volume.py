@@ -16,14 +16,15 @@ SHORTEST = 24  # tokens of an induced step
 SNAP = 8  # tokens within which a line or sentence end is preferred
 PERCENTILE = 85.0  # of the change, above which a place is a boundary
 _EPS = 1e-8
+_BLOCK = 64  # rows at least that are taken at once
 
 
 def logdet_gains(hidden: Floats, beta: float) -> Floats:
     """Return what each row adds to ``F(S) = 0.5 logdet(I + beta sum_{h in S} h h^T)``, nats ``[n]``.
 
     Row i adds ``0.5 log(1 + beta h^T B^-1 h)``, B the matrix of the rows before it: the logarithms of
-    the diagonal of one Cholesky factor.  Rows are taken in blocks of d, so that no matrix is larger
-    than d x d; where n <= d the only block is the n x n Gram matrix (Sylvester).
+    the diagonal of one Cholesky factor.  Rows are taken in blocks of d (at least 64), so that no
+    matrix is larger; where n <= d the only block is the n x n Gram matrix (Sylvester).
 
     Args:
         hidden: ``[n, d]``, float64.
@@ -38,13 +39,14 @@ def logdet_gains(hidden: Floats, beta: float) -> Floats:
     n, d = hidden.shape
     gains = np.zeros(n)
     before: Floats | None = None
-    for a in range(0, n, max(1, d)):
-        rows = hidden[a : a + d]
+    block = max(_BLOCK, d)
+    for a in range(0, n, block):
+        rows = hidden[a : a + block]
         solved = rows.T if before is None else cho_solve(cho_factor(before, lower=True), rows.T)
         gram = beta * (rows @ solved)
         gram[np.diag_indices_from(gram)] += 1.0
-        gains[a : a + d] = np.log(np.diag(np.linalg.cholesky(gram)))
-        if a + d < n:
+        gains[a : a + block] = np.log(np.diag(np.linalg.cholesky(gram)))
+        if a + block < n:
             before = (np.eye(d) if before is None else before) + beta * (rows.T @ rows)
     return np.maximum(gains, 0.0)
 
