@@ -99,7 +99,7 @@ def _packed_rows(values: Sequence[Any], dtype: np.dtype[Any]) -> Array | None:
         flat = np.fromiter(chain.from_iterable(values), np.float64 if dtype.kind == "f" else dtype, n * d)
     except OverflowError:
         return None
-    if dtype.kind == "f" and int in kinds and flat.size and np.abs(flat).max() > _EXACT:
+    if dtype.kind == "f" and int in kinds and flat.size and np.abs(flat).max() >= _EXACT:
         return None  # an integer that float64 would round
     return flat.reshape(n, d)
 
@@ -297,7 +297,6 @@ class VectorSink(ListSink):
             return
         narrow = all(not f.size or np.can_cast(f.dtype, self.dtype) for f in kept)
         if not narrow:
-            self._flush()
             single = all(not f.size or np.can_cast(f.dtype, np.float32) for f in kept)
             self.dtype = np.dtype("f4") if single else self._widest
 
