@@ -109,7 +109,7 @@ def vllm(path: str, body: Any, longest: int = 512) -> Answer:
 
 def completion(body: Any) -> dict[str, Any]:
     ids = body["prompt"]
-    rows: list[Any] = [None, *(entry(ids, p, body["prompt_logprobs"]) for p in range(1, len(ids)))]
+    rows: list[Any] = [None, *entries(ids, body["prompt_logprobs"])]
     choice = {
         "index": 0,
         "text": " x",
@@ -130,20 +130,20 @@ def completion(body: Any) -> dict[str, Any]:
     }
 
 
-def entry(ids: list[int], p: int, k: int) -> dict[str, Any]:
-    """Return the k most probable tokens of a position and the chosen one, which stands last."""
-    request = ProbeRequest(np.array(ids), (Span(0, p, p + 1),), Want(logprob=True, topk=k))
+def entries(ids: list[int], k: int) -> list[dict[str, Any]]:
+    """Return, a position after the first, the k most probable tokens and the chosen one, which is last."""
+    request = ProbeRequest(np.array(ids), (Span(0, 1, len(ids)),), Want(logprob=True, topk=k))
     [scores] = MODEL.score([request])
-    found = {
-        str(i): {"logprob": float(x), "rank": n, "decoded_token": f"<{i}>"}
-        for n, (i, x) in enumerate(zip(scores.topk_ids[0], scores.topk_logprobs[0], strict=True), 1)
-    }
-    chosen = found.pop(str(ids[p]), None) or {
-        "logprob": float(scores.logprob[0]),
-        "rank": k + 1,
-        "decoded_token": "y",
-    }
-    return {**found, str(ids[p]): chosen}
+    found = []
+    for t, chosen in enumerate(ids[1:]):
+        named = {
+            str(i): {"logprob": float(x), "rank": n, "decoded_token": f"<{i}>"}
+            for n, (i, x) in enumerate(zip(scores.topk_ids[t], scores.topk_logprobs[t], strict=True), 1)
+        }
+        own = {"logprob": float(scores.logprob[t]), "rank": k + 1, "decoded_token": "y"}
+        own = named.pop(str(chosen), own)
+        found.append({**named, str(chosen): own})
+    return found
 
 
 def echoed(body: Any) -> dict[str, Any]:

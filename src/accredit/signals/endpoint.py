@@ -23,6 +23,7 @@ from accredit.typing import Array, Floats, Ints, Json
 
 __all__ = ["Endpoint", "entropy_bounds"]
 
+_UNIT = 16_384  # tokens a request under way
 _NO_STATES = "No server gives hidden states through this interface: score with a local model"
 _WHY_NOT = {
     "entropy": "A server shows the k most probable tokens, not the whole distribution: ask for topk:20 and "
@@ -107,6 +108,11 @@ class Endpoint:
             kind: name of `Want.kinds`.
         """
         return _WHY_NOT.get(kind, "This server does not name the ids of other tokens")
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens of one unit of a job: enough for all that may be under way, little to lose."""
+        return _UNIT * self.client.limits.concurrency
 
     @property
     def vocabulary(self) -> int | None:
