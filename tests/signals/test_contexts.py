@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import accredit as ac
 from accredit.data import Batch
 from accredit.errors import DataError, ParamError
 from accredit.signals.chat import Prompt, chat_of
 from accredit.signals.contexts import NAMES, context_named, field_of, shuffled, survey
+from accredit.signals.divergences import FisherMoments
+from accredit.signals.joints import View, joint
 from accredit.signals.pairs import paired
 from accredit.signals.passages import passages_of
 from accredit.signals.request import CONTEXT, ProbeRequest, Span, Want
@@ -463,3 +466,14 @@ def test_the_template_is_another_one_for_other_words_and_options():
 def test_the_ids_of_the_toy_are_below_its_size():
     assert max(Toy().encode("ÿ~")) < SIZE
     assert FIRST_BYTE > CONTEXT
+
+
+def test_evidence_in_three_contexts_gives_the_moments_that_verpo_reads():
+    rollouts = _group().take([0, 1, 3])
+    roles = {"none": "evidence_none", "pos": "evidence_correct", "neg": "evidence_wrong"}
+    views = {role: View(FAKE, context_named(name, Toy())) for role, name in roles.items()}
+    found = joint(rollouts, {"student": View(FAKE), **views}, [FisherMoments()])
+    column = found.column("fisher_moments_T")
+    # The only success of the group has no correct sibling, so no contrast.
+    assert [True, True, False, False, True] == column.mask(rollouts.n_steps).tolist()
+    assert np.isfinite(ac.assign(found, "verpo").tokens).all()
