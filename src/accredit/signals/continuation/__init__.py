@@ -1,5 +1,6 @@
 """Going back to a state and trying again: restores, policies, seeds, budgets, a journal."""
 
+from accredit.signals.continuation.branching import branched, with_branches
 from accredit.signals.continuation.crews import Alone, Workers
 from accredit.signals.continuation.engine import Engine, Progress
 from accredit.signals.continuation.journal import Journal
@@ -20,4 +21,6 @@ __all__ = [
     "RestoreFailed",
     "Restorer",
     "Workers",
+    "branched",
+    "with_branches",
 ]
