@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import accredit as ac
 from accredit.adapters.nodes import check_objects, masked_ids, step_advantages
+from accredit.adapters.trees import check_traces, node_credits
 from accredit.errors import DataError
 
 __all__ = ["Labelled", "otel_scores", "score_inspect_log", "stepwise_labels", "traces_with_advantages"]
@@ -23,7 +24,8 @@ def traces_with_advantages(
 ) -> list[dict[str, Any]]:
     """Return serialised verifiers traces with ``advantages`` in every node that has sampled tokens.
 
-    For live ``Trace`` objects see `accredit.adapters.verifiers.write_traces`.
+    For live ``Trace`` objects see `accredit.adapters.verifiers.write_traces`. A node that several paths of
+    the batch pass through gets the mean over them (`accredit.adapters.trees.node_credits` counts them).
 
     Args:
         credit: of the same traces, by their ids.
@@ -34,8 +36,13 @@ def traces_with_advantages(
         DataError: if a trace is missing, comes twice, is unknown, or holds other tokens.
     """
     found = [copy.deepcopy(dict(trace)) for trace in traces]
-    check_objects(credit, [str(trace["id"]) for trace in found], whole=whole)
+    check_traces(credit, [str(trace["id"]) for trace in found], whole=whole)
     for trace in found:
+        by_node = node_credits(credit, trace)
+        if by_node is not None:
+            for c in by_node:
+                trace["nodes"][c.node]["advantages"] = c.advantages
+            continue
         nodes = [node for node in trace["nodes"] if any(node.get("mask") or ())]
         name = str(trace["id"])
         held = [masked_ids(node["token_ids"], node["mask"], f"trace {name!r}") for node in nodes]

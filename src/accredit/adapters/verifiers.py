@@ -1,8 +1,9 @@
 """verifiers 0.4 traces and prime-rl's `assign_advantages`: credit a message node, once.
 
 A trace is a tree of messages whose shared prefixes are stored once; its reward is that of the whole
-tree.  So a trace is one rollout, its steps are the nodes with sampled tokens in the order of
-``Trace.nodes``, and a node's credit serves every branch through it.
+tree.  So a trace is one rollout here, its steps are the nodes with sampled tokens in the order of
+``Trace.nodes``, and a node's credit serves every branch through it.  Credit of traces that
+`accredit.read` laid out path by path goes back as well: a node gets the mean over its paths.
 
 Source: verifiers 0.4.0 ``verifiers.v1.Trace``, ``verifiers.v1.graph.MessageNode`` (token_ids, mask,
 logprobs, entropies, advantages); prime-rl 0.8.0 ``Algorithm.assign_advantages(trace, list)``.
@@ -14,7 +15,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
 import accredit as ac
-from accredit.adapters.nodes import check_objects, credit_of, flat, masked_ids, step_advantages
+from accredit.adapters.nodes import credit_of, flat, masked_ids, step_advantages
+from accredit.adapters.trees import check_traces, node_credits
 from accredit.errors import DataError
 
 __all__ = [
@@ -96,9 +98,16 @@ def _step(trace: Any, i: int, state: StateOf | None) -> dict[str, Any]:
 def node_advantages(credit: ac.Credit, trace: Any) -> dict[int, list[float]]:
     """Return for each sampled node of a trace one advantage a sampled token.
 
+    Args:
+        credit: of a batch that `accredit.read` or `trace_record` made of the trace.
+        trace: the ``verifiers.v1.Trace``.
+
     Raises:
         DataError: if nodes, masks or token ids are not those that were credited.
     """
+    found = node_credits(credit, trace)
+    if found is not None:
+        return {c.node: c.advantages for c in found if c.advantages}
     nodes = _sampled(trace)
     held = [
         masked_ids(trace.nodes[i].token_ids, trace.nodes[i].mask, f"trace {trace.id!r} node {i}")
@@ -128,7 +137,7 @@ def write_traces(credit: ac.Credit, traces: Sequence[Any], *, whole: bool = True
     Raises:
         DataError: if a trace is missing, comes twice, is unknown, or holds other tokens.
     """
-    check_objects(credit, [trace.id for trace in traces], whole=whole)
+    check_traces(credit, [trace.id for trace in traces], whole=whole)
     found = [(trace, node_advantages(credit, trace)) for trace in traces]
     for trace, by_node in found:
         for i, values in by_node.items():

@@ -1,12 +1,12 @@
 """Traces and episodes of verifiers (graph form) and prime-rl: message trees with token ids.
 
 A step is a node that was sampled; a rollout is a path from a root to a leaf. A trace without branches is one
-rollout with the trace's id, as `accredit.adapters.verifiers` expects; of a trace with branches the
-first path has that id, and path k is ``id#k``, whose ``parent`` is the earlier path that owns most of its
-nodes and whose ``fork_step`` is the number of steps that they share. Group: ``group.id`` of the episode, else
-the key of the task; an episode of several agents gives one group an agent. State: hash of the path before
-the node. Reward: sum of score times weight. Log-probabilities, entropies and the trainer's advantages (signal
-``advantage_T``) go with the sampled tokens.
+rollout with the trace's id; of a trace with branches the first path has that id, and path k is ``id#k``,
+whose ``parent`` is the earlier path that owns most of its nodes and whose ``fork_step`` is the number of
+steps that they share. ``metadata.node`` of a step is its node: `accredit.adapters.verifiers` puts credit
+back by it. Group: ``group.id`` of the episode, else the key of the task; an episode of several agents gives
+one group an agent. State: hash of the path before the node. Reward: sum of score times weight.
+Log-probabilities, entropies and the trainer's advantages (signal ``advantage_T``) go with the sampled tokens.
 Missing: step rewards.
 """
 
@@ -104,7 +104,7 @@ def _trace(value: Any, group: str, version: str | None, origin: Origin) -> Itera
         talk = Transcript(origin, rule="prefix")
         context: list[Any] = []
         for i in path:
-            context = _add(talk, nodes[i], context, origin)
+            context = _add(talk, nodes, i, context, origin)
         yield talk.rollout(
             id=f"{name}#{k}" if k else name,
             group=group or _task(value) or None,
@@ -135,8 +135,9 @@ def _fork(path: list[int], earlier: list[list[int]], nodes: list[Any], name: str
     return {"parent": f"{name}#{best}" if best else name, "fork_step": steps, "branch_kind": "fork"}
 
 
-def _add(talk: Transcript, node: Any, context: list[Any], origin: Origin) -> list[Any]:
-    """Take a node, and return the ids that stand before the next sampled one."""
+def _add(talk: Transcript, nodes: list[Any], i: int, context: list[Any], origin: Origin) -> list[Any]:
+    """Take node i, and return the ids that stand before the next sampled one."""
+    node, place = nodes[i], {"node": i}
     message = chat_message(mapping_of(node).get("message"), origin)
     ids = list_of(node.get("token_ids"))
     if not _sampled(node):
@@ -145,12 +146,13 @@ def _add(talk: Transcript, node: Any, context: list[Any], origin: Origin) -> lis
     mask = list_of(node.get("mask"))
     if len(ids) != len(mask):
         raise origin.wrong("mask of a node", f"{len(mask)} values", f"{len(ids)} values, one a token")
-    sampled = [i for i, m in enumerate(mask) if m]
+    sampled = [n for n, m in enumerate(mask) if m]
     if not sampled:
-        talk.act(message)
+        talk.act(message, metadata=place)
         return context + ids
     before = context + ids[: sampled[0]]
-    talk.act(message, tokens=[ids[i] for i in sampled], context_tokens=before or None, **_streams(node))
+    tokens = [ids[n] for n in sampled]
+    talk.act(message, tokens=tokens, context_tokens=before or None, metadata=place, **_streams(node))
     return ids[sampled[-1] + 1 :]
 
 
