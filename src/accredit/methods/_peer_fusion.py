@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accredit.errors import ParamError
-from accredit.index import GroupStats, Index, segment_sum
+from accredit.index import GroupStats, Index
 from accredit.methods._reweight import step_mean
 from accredit.methods._teacher import Gap
 from accredit.typing import BoolArray, Floats
@@ -68,14 +68,15 @@ def estimates(
     own = omega * visits.centred
     mean = step_mean(index, gap.values)
     d = GroupStats(mean, anchors, n, counted_S).centred
-    has_peer = (segment_sum(np.abs(gap.values), index.step_T, index.batch.n_steps) > 0) & counted_S
+    variance_d = _variance(index, gap.values, mean)
+    has_peer = ((mean != 0) | (variance_d > 0)) & counted_S  # some token has a gap
     spread = float(d[has_peer].std(ddof=1)) if has_peer.sum() > 1 else 0.0
     scale = float(own[has_peer].std(ddof=1)) / (spread + eps) if spread > eps else 0.0
     size = visits.size[anchors]
     # A variance can be 1e-15 for equal returns; a tie is told by largest and smallest value.
     has_own = counted_S & (size >= 2) & ~visits.flat[anchors]
     variance = np.maximum((visits.std() ** 2)[anchors], eps)
-    of_mean = np.maximum(scale**2 * _variance(index, gap.values, mean) / np.maximum(index.tokens_S, 1), eps)
+    of_mean = np.maximum(scale**2 * variance_d / np.maximum(index.tokens_S, 1), eps)
     return Estimates(
         own,
         scale * d,
@@ -90,7 +91,8 @@ def estimates(
 
 def _variance(index: Index, gap: Floats, mean: Floats) -> Floats:
     """Return the population variance of the gap over each step's tokens ``[S]``."""
-    away = gap - mean[index.step_T]
+    away = np.repeat(mean, index.tokens_S)
+    np.subtract(gap, away, out=away)
     away *= away
     return step_mean(index, away)
 

@@ -88,9 +88,7 @@ def sdar(index: Index, params: Params, *, base: str | None = None) -> Parts:
         loss, grad = gate * gap.values, -gate
     else:
         old, lost["old_is_current"] = _old(index, gap)
-        student = signal_where(index, "logprobs", gap.taught_S)
-        term = losses.skill_sd(student, student + gap.values, old, np.ones(student.size))
-        loss, grad = term.loss_T, term.grad_T
+        loss, grad = _skill_sd(signal_where(index, "logprobs", gap.taught_S), gap.values, old)
     untaught = ~of_steps(index, gap.taught_S)
     loss[untaught] = 0.0
     grad[untaught] = 0.0
@@ -110,6 +108,16 @@ def sdar(index: Index, params: Params, *, base: str | None = None) -> Parts:
         findings=lost_finding(lost),
         extras={"aux_loss": loss, "aux_grad": grad, "gap": gap.values, "gate": gate},
     )
+
+
+def _skill_sd(student: Floats, gap: Floats, old: Floats) -> tuple[Floats, Floats]:
+    """Return the loss of each token and its derivative ``[T]``, some tokens at a time."""
+    loss, grad = np.empty_like(gap), np.empty_like(gap)
+    for at in losses.row_pieces(gap.size, 1):
+        one = np.ones(at.stop - at.start)
+        term = losses.skill_sd(student[at], student[at] + gap[at], old[at], one)
+        loss[at], grad[at] = term.loss_T, term.grad_T
+    return loss, grad
 
 
 def _old(index: Index, gap: Gap) -> tuple[Floats, int]:

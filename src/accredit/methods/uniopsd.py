@@ -114,12 +114,14 @@ def uniopsd(index: Index, params: Params, *, state: Any = None) -> Parts:
     fused = step_parts["step"] + step_parts["peer"]
     moved, factor = _token_part(index, params, gap, episode, fused)
     parts = {name: np.repeat(part, index.tokens_S) for name, part in step_parts.items()} | {"tokens": moved}
-    credit_S = episode + fused + step_mean(index, moved)
+    moved_S = step_mean(index, moved)
+    values = np.repeat(episode + fused, index.tokens_S)
+    values += moved
     lost = lost_prefix(index)
     return Parts(
-        np.repeat(episode + fused, index.tokens_S) + moved,
+        values,
         parts=parts,
-        steps=credit_S,
+        steps=episode + fused + moved_S,
         informed_S=(found.own != 0) | found.has_peer,
         fallbacks={"singleton": int(stats.alone.sum()), "missing_state": missing_states(index), **lost},
         findings=(*_history_finding(params, before, now), *lost_finding(lost)),
@@ -138,7 +140,7 @@ def uniopsd(index: Index, params: Params, *, state: Any = None) -> Parts:
             "scale": np.array([found.scale]),
             "rho_hat": np.array([rho]),
         },
-        explain=_explainer(index, params, stats, found, mix, step_parts, step_mean(index, moved)),
+        explain=_explainer(index, params, stats, found, mix, step_parts, moved_S),
         state=_told(updated(before, now, params.beta)),
     )
 
@@ -178,7 +180,9 @@ def _token_part(
     whole = params.form in ("mult", "add", "hybrid")
     scaled = np.repeat(episode + fused if whole else fused, index.tokens_S)
     factor = signed_factor(scaled, gap.values, params.eps_w)
-    moved: Floats = lam * scaled * (factor - 1.0)
+    moved = factor - 1.0
+    moved *= scaled
+    moved *= lam
     if params.form in ("add", "hybrid"):
         counted = counted_T(index)
         mean = float(gap.values[counted].mean()) if counted.any() else 0.0

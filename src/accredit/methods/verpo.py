@@ -6,8 +6,10 @@ Source: arXiv 2609.06100; hamsterjiang23/VERPO @ a2b470fa932d ``risk_aware_opsd/
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -64,11 +66,19 @@ class Params:
 
 @dataclass(frozen=True)
 class _Contrast:
-    """Read-outs of the direction s at each token ``[T]``; all 0 where there is no evidence."""
+    """What the direction s says of each token ``[T]``; all 0 where there is no evidence.
+
+    Args:
+        alpha: share of presence that is taken off.
+        benefit: ``A (s[y] - E_p s)``.
+        cost: ``Var_p(s)``.
+        weight: w.
+    """
 
     alpha: Floats
-    lift: Floats  # s[y] - E_p s
-    cost: Floats  # Var_p(s)
+    benefit: Floats
+    cost: Floats
+    weight: Floats
 
 
 @method(
@@ -119,10 +129,13 @@ def verpo(index: Index, params: Params, *, base: str | None = None) -> Parts:
         _has_siblings(index, params) if params.evidence == "siblings" else np.ones(len(index.batch), bool)
     )
     ready = of_steps(index, given & there_R[index.rollout_S])
-    contrast = _contrast(index, params, ready)
-    benefit = under.tokens * contrast.lift
-    weight = _weights(benefit, contrast.cost, ready, params)
-    values = under.tokens * (1.0 + params.lam * weight) if params.use != "lw" else under.tokens
+    contrast = _contrast(index, params, under.tokens, ready)
+    benefit, weight = contrast.benefit, contrast.weight
+    values = under.tokens
+    if params.use != "lw":
+        values = params.lam * weight
+        values += 1.0
+        values *= under.tokens
     lost = lost_prefix(index)
 
     def text(s: int) -> str:
@@ -199,61 +212,76 @@ def _mixture(params: Params, alpha: Floats) -> tuple[Floats | float, Floats | fl
     return 1.0, -alpha if params.displacement == "fec" else 0.0
 
 
-def _contrast(index: Index, params: Params, ready: BoolArray) -> _Contrast:
-    moments = _moments(index, params, ready)
+def _contrast(index: Index, params: Params, advantage: Floats, ready: BoolArray) -> _Contrast:
+    """Return what s says of the tokens, some of them at a time."""
+    moments = _moments(index, params)
+    found = _Contrast(*(np.empty(ready.size) for _ in range(4)))
+    for rows in row_pieces(ready.size, moments.width):
+        alpha, lift, cost = _projected(moments.read(rows), params)
+        lift *= advantage[rows]
+        found.alpha[rows], found.benefit[rows], found.cost[rows] = alpha, lift, cost
+        found.weight[rows] = _weights(lift, cost, params)
+    if not ready.all():
+        for values in (found.alpha, found.benefit, found.cost, found.weight):
+            values[~ready] = 0.0
+    return found
+
+
+def _projected(moments: Floats, params: Params) -> tuple[Floats, Floats, Floats]:
+    """Return alpha, ``s[y] - E_p s`` and ``Var_p(s)`` of the seven moments ``[7, n]``."""
     mean_t, mean_n, tt, nn, tn, t_y, n_y = moments
     cov, var_n = tn - mean_t * mean_n, np.maximum(nn - mean_n * mean_n, 0.0)
     room = var_n + params.eps_proj
     alpha = np.divide(cov, room, out=np.zeros_like(cov), where=room > 0)
     a, b = _mixture(params, alpha)
     cost = a * a * (tt - mean_t * mean_t) + 2.0 * a * b * cov + b * b * var_n
-    return _Contrast(alpha, a * (t_y - mean_t) + b * (n_y - mean_n), np.maximum(cost, 0.0))
+    return alpha, a * (t_y - mean_t) + b * (n_y - mean_n), np.maximum(cost, 0.0)
 
 
-def _moments(index: Index, params: Params, ready: BoolArray) -> Floats:
-    """Return the seven moments ``[7, T]``; 0 where there is no evidence.
+class _Moments(NamedTuple):
+    """Where the seven moments come from.
 
-    Raises:
-        DataError: moments that are not seven numbers.
+    Args:
+        width: numbers that one token costs.
+        read: moments ``[7, n]`` of a slice of tokens.
     """
+
+    width: int
+    read: Callable[[slice], Floats]
+
+
+def _moments(index: Index, params: Params) -> _Moments:
     field = _moments_field(index, params)
     if not field:
         student, none, pos, neg = _four(index)
         tokens = chosen_T(index, student.shape[1])
-        at = slice(None) if ready.all() else ready
-        found = np.zeros((7, tokens.size))
-        found[:, at] = fisher_moments(
-            student[at],
-            none[at],
-            pos[at],
-            neg[at],
-            tokens[at],
+        made = partial(
+            fisher_moments,
             divergence=params.divergence,
             temperature=params.temperature,
             top_k=params.top_k,
-        ).T
-        return found
+        )
+        return _Moments(
+            student.shape[1], lambda at: made(student[at], none[at], pos[at], neg[at], tokens[at]).T
+        )
     column: Array = index.batch.column(f"{field}_T").values
     if column.ndim != 2 or column.shape[1] != 7:
         raise DataError(
             f"{field} has shape {column.shape}, not (tokens, 7)",
             hint="Give E_p t, E_p n, E_p t^2, E_p n^2, E_p tn, t_y, n_y of each policy token",
         )
-    streamed = np.array(column.T, np.float64, order="C")
-    streamed[:, ~ready] = 0.0
-    return streamed
+    return _Moments(7, lambda at: np.array(column[at].T, np.float64, order="C"))
 
 
 def _four(index: Index) -> list[Array]:
     return [index.batch.column(f"{name}_T").values for name in LOGITS]
 
 
-def _weights(benefit: Floats, cost: Floats, ready: BoolArray, params: Params) -> Floats:
+def _weights(benefit: Floats, cost: Floats, params: Params) -> Floats:
     if params.controller == "uniform":
-        return ready.astype(np.float64)
+        return np.ones_like(benefit)
     held = np.maximum(benefit, 0.0)
     found: Floats = held / (held + params.cost_alpha * cost + params.cost_eps)
-    found[~ready] = 0.0
     return found
 
 
