@@ -6,6 +6,7 @@ from logging import Logger
 from typing import Any
 
 import accredit as ac
+from accredit.errors import ParamError, suggest
 
 __all__ = ["card_of", "log_findings"]
 
@@ -14,14 +15,20 @@ def card_of(method: str) -> Any:
     """Return the card of a method of the catalogue.
 
     Args:
-        method: id, alias, or ``"id:name=value,…"``, known to exist.
+        method: id, alias, or ``"id:name=value,…"``.
+
+    Raises:
+        ParamError: for an unknown one.
 
     Example:
         >>> card_of("dr-grpo").id
         'grpo'
     """
     head = method.partition(":")[0]
-    return next(card for card in ac.catalog() if head == card.id or head in card.aliases)
+    cards = {name: card for card in ac.catalog() for name in (card.id, *card.aliases)}
+    if head not in cards:
+        raise ParamError(f"no method {head!r}", hint=suggest(head, cards))
+    return cards[head]
 
 
 def log_findings(logger: Logger, name: str, credit: ac.Credit) -> None:

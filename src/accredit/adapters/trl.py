@@ -139,7 +139,7 @@ class CreditMixin(_Trainer):  # type: ignore[misc]
             found["logprobs"] = output[_LOGPROBS[0]]
         if output.get("ref_per_token_logps") is not None:
             found["logprobs_reference"] = output["ref_per_token_logps"]
-        wanted = self._accredit.needs()
+        wanted = self._accredit.needs
         if "entropies" in wanted or ("logprobs" in wanted and not any(n in output for n in _LOGPROBS)):
             logprobs, found["entropies"] = self._measured(output)
             found.setdefault("logprobs", logprobs)
@@ -194,6 +194,7 @@ class _Assignment:
         if self.card.yields == "table":
             raise ParamError(f"method {self.card.id!r} gives a table, not credit of steps or tokens")
         self._memory: Any = options.pop("state", None)
+        self.needs = _needs([method] if options.get("base") is None else [method, options["base"]])
         self._sampled: Sampled | None = None
         self._rewards: Any = None
 
@@ -225,12 +226,6 @@ class _Assignment:
             values, list(trainer.reward_func_names), as_numpy(trainer.reward_weights).astype(np.float64)
         )
 
-    def needs(self) -> set[str]:
-        """Return the signals that the method and its base need."""
-        base = self.options.get("base")
-        cards = [self.card] if base is None else [self.card, card_of(base)]
-        return {name for card in cards for need in card.needs for name in need.split("|")}
-
     def assign(self, rows: Any, *, seed: int, keep: bool) -> PaddedCredit:
         """Return the credit of padded rows; with ``keep`` a stateful method remembers them."""
         options = dict(self.options)
@@ -242,6 +237,11 @@ class _Assignment:
         if keep:
             self._memory = found.credit.state
         return found
+
+
+def _needs(methods: Sequence[str]) -> set[str]:
+    """Return the signals that a method and its base need."""
+    return {name for method in methods for need in card_of(method).needs for name in need.split("|")}
 
 
 def _check(method: str, options: Mapping[str, Any]) -> None:

@@ -361,6 +361,8 @@ def test_an_unknown_method_or_parameter_is_told_before_training(tmp_path):
         trainer(tmp_path, "gigp")
     with pytest.raises(ParamError, match="gama"):
         trainer(tmp_path, "gigpo", options={"gama": 1})
+    with pytest.raises(ParamError, match="no method 'gigp'"):
+        trainer(tmp_path, "entropy-adv", options={"base": "gigp"})
 
 
 def test_settings_of_trl_that_are_not_read_are_told(tmp_path, caplog):
@@ -390,6 +392,21 @@ def test_log_probabilities_that_a_method_needs_are_measured(tmp_path):
     held = batch["credit"].batch
     assert np.allclose(chosen.numpy(), held.logprob_T, atol=1e-5)
     assert np.allclose(entropy.numpy(), held.entropy_T, atol=1e-5)
+
+
+def test_a_token_reweighter_over_step_credit_gets_measured_entropies(tmp_path):
+    more = {"rollout_func": two_turns}
+    made = trainer(
+        tmp_path, "entropy-adv", kind=Watched, rewards=sum_of_steps, options={"base": "gigpo"}, more=more
+    )
+    made.train()
+    batch = made.batches[0]
+    found, held = batch["advantages"], batch["credit"].batch
+    expected = ac.assign(list(held.records()), "entropy-adv", base="gigpo").padded(masks(batch).numpy())
+    assert held.entropy_T.min() > 0
+    assert not found[:, 2].any()
+    assert (found[:, 0] != found[:, 1]).any()
+    assert np.allclose(expected, found.numpy(), rtol=1e-6, atol=1e-6)
 
 
 def test_old_and_reference_log_probabilities_are_handed_over(tmp_path):
