@@ -14,7 +14,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAY
     os.environ[_name] = "1"  # read by numpy and torch when they are imported, which is later
 
 ROOT = Path(__file__).parents[1]
-SECTIONS = ("outcome", "parity", "gigpo", "growth", "memory", "catalogue", "reading")
+SECTIONS = ("outcome", "parity", "gigpo", "growth", "memory", "catalogue", "tokens", "reading", "spans")
 
 
 def sections(*, small: bool) -> Mapping[str, Callable[[], dict[str, Any]]]:
@@ -25,7 +25,9 @@ def sections(*, small: bool) -> Mapping[str, Callable[[], dict[str, Any]]]:
     from bench.outcome import outcome_section
     from bench.parity import parity_section
     from bench.reading import reading_section
+    from bench.spans import spans_section
     from bench.state_groups import gigpo_section
+    from bench.token_methods import tokens_section
 
     if small:
         return {
@@ -35,7 +37,9 @@ def sections(*, small: bool) -> Mapping[str, Callable[[], dict[str, Any]]]:
             "growth": lambda: growth_section((96, 480), 1),
             "memory": lambda: memory_section(960),
             "catalogue": lambda: catalogue_section((96, 480), 1),
+            "tokens": lambda: tokens_section(96, 1, tokens=13),
             "reading": lambda: reading_section(4),
+            "spans": lambda: spans_section(4, 130, 8, 1),
         }
     return {
         "outcome": lambda: outcome_section((1_000, 10_000, 100_000), 9),
@@ -44,7 +48,9 @@ def sections(*, small: bool) -> Mapping[str, Callable[[], dict[str, Any]]]:
         "growth": lambda: growth_section((1_000, 10_000, 100_000, 1_000_000), 7),
         "memory": lambda: memory_section(100_000),
         "catalogue": lambda: catalogue_section((10_000, 100_000), 5),
+        "tokens": lambda: tokens_section(77_000, 5),
         "reading": lambda: reading_section(1_000),
+        "spans": lambda: spans_section(8, 500, 256, 5),
     }
 
 

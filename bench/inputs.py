@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,20 +78,65 @@ def _columns(rollouts: int, step_start: Ints, token_start: Ints, columns: Mappin
     return Columns(ids, group_R, names, step_start, token_start, columns)
 
 
-def every_signal(steps: int, tokens: int = 13, seed: int = 0) -> Columns:
-    """`agent_columns` with every signal of the vocabulary, so that any method can run."""
+def every_signal(
+    steps: int, tokens: int = 13, seed: int = 0, needs: Collection[str] | None = None
+) -> Columns:
+    """`agent_columns` with every signal of the vocabulary, so that any method can run.
+
+    Args:
+        steps: number of steps.
+        tokens: policy tokens of a step.
+        seed: of the numbers.
+        needs: only the signals that meet these needs of a card (the first of alternatives); None = all.
+    """
     plain = agent_columns(steps, tokens, seed)
     rng = np.random.default_rng(seed + 1)
-    rollouts = len(plain.ids)
-    made = {
-        field.column: _signal(rng, field, {"R": rollouts, "S": steps, "T": plain.n_tokens}[field.column[-1]])
-        for field in (*ROLLOUT_FIELDS.values(), *STEP_FIELDS.values())
-        if field.kind not in ("flag", "json") and field.name not in ORDINARY
-    }
-    made["reward_baseline_R"] = Column("rollout", np.full(rollouts, 0.5))
-    for name in ("answer", "format"):
-        made[f"rewards.{name}_R"] = Column("rollout", rng.random(rollouts))
+    sizes = {"R": len(plain.ids), "S": steps, "T": plain.n_tokens}
+    made: dict[str, Column] = {}
+    for field in _wanted(needs):
+        for name in _columns_of(field):
+            made[name] = _signal(rng, field, sizes[name[-1]])
+    if needs is None or "reward_baseline" in needs:
+        made["reward_baseline_R"] = Column("rollout", np.full(sizes["R"], 0.5))
+    if needs is None:
+        made |= {f"rewards.{n}_R": Column("rollout", rng.random(sizes["R"])) for n in ("answer", "format")}
+    if needs is None or {"hidden", "answer"} & set(needs):
+        made |= _readouts(rng, np.diff(plain.step_start_R1).tolist())
     return replace(plain, columns={**made, **plain.columns})
+
+
+def _readouts(rng: np.random.Generator, steps_R: Sequence[int]) -> dict[str, Column]:
+    """Final answers of rollouts in three clusters, and log-probs of answers at every boundary."""
+    n = len(steps_R)
+    cluster = rng.integers(0, 3, n)
+    scores, candidates = np.empty(n, object), np.empty(n, object)
+    for r, steps in enumerate(steps_R):
+        candidates[r] = (-rng.random((steps + 1, 2))).tolist()
+        refs = [[[1.0, first]] for first, _ in candidates[r]]
+        scores[r] = {"baseline": refs[0], "after_step": refs[1:]}
+    return {
+        "answer_R": Column("rollout", cluster.astype(np.int32), words=("a", "b", "c")),
+        "answer_cluster_R": Column("rollout", cluster.astype(np.float64)),
+        "ref_logprobs_R": Column("rollout", scores),
+        "candidate_logprobs_R": Column("rollout", candidates),
+    }
+
+
+def _wanted(needs: Collection[str] | None) -> list[Field]:
+    both = (*ROLLOUT_FIELDS.values(), *STEP_FIELDS.values())
+    usable = [f for f in both if f.kind not in ("flag", "json") and f.name not in ORDINARY]
+    if needs is None:
+        return usable
+    by_name = {f.name: f for f in usable}
+    first = [next((n for n in need.split("|") if n in by_name), "") for need in sorted(needs)]
+    return [by_name[name] for name in first if name]
+
+
+def _columns_of(field: Field) -> list[str]:
+    """The field's column; of a field of named signals, one column a name."""
+    if field.kind != "signals":
+        return [field.column]
+    return [f"{field.name}.{name}_T" for name in ("first", "second")]
 
 
 # Fields that describe unusual rollouts (branches, truncation, masks) rather than carry a signal.
@@ -116,10 +161,13 @@ def _signal(rng: np.random.Generator, field: Field, size: int) -> Column:
         return Column(level, rng.integers(0, len(words), size, np.int32), words=words)
     if field.kind == "tokens":
         return Column(level, rng.integers(0, 50_000, size))
+    if field.kind == "vectors":
+        width = 7 if field.name == "fisher_moments" else 4
+        return Column(level, rng.normal(size=(size, width)).astype(np.float32))
     if field.kind == "vector":
         return Column(level, rng.normal(size=(size, 2)))
-    drawn = -rng.random(size) if field.name.startswith("logprob") else rng.random(size)
-    return Column(level, drawn.astype(np.float32) if field.kind == "signal" else drawn)
+    drawn = -rng.random(size) if "logprob" in field.name else rng.random(size)
+    return Column(level, drawn.astype(np.float32) if field.kind in ("signal", "signals") else drawn)
 
 
 def agent_records(source: Columns, tokens: str) -> list[dict[str, Any]]:

@@ -26,6 +26,8 @@ def targets(results: Results) -> list[Target]:
         "gigpo": _gigpo,
         "growth": _growth,
         "reading": _reading,
+        "spans": _spans,
+        "tokens": _tokens,
     }
     found: list[Target] = []
     for name, judge in judges.items():
@@ -78,6 +80,19 @@ def _growth(section: Mapping[str, Any]) -> Iterator[Target]:
         )
 
 
+def _tokens(section: Mapping[str, Any]) -> Iterator[Target]:
+    for row in section["rows"]:
+        what = f"`{row['method']}`, {row['tokens'] / 1e6:.0f} M tokens on one core: under 2 s"
+        if "seconds" in row:
+            taken = row["seconds"]["best_s"]
+            yield Target(what, f"{taken:.2f} s", taken < 2)
+        elif "too_slow" in row:
+            few = row["too_slow"]
+            yield Target(what, f"{few['seconds']:.3g} s for {few['tokens']:,} tokens", met=False)
+        else:
+            yield Target(what, "not run", met=False)
+
+
 def _reading(section: Mapping[str, Any]) -> Iterator[Target]:
     figures = section["files"]["jsonl"]
     speed = figures["file_bytes"] / figures["seconds"]["best_s"] / 1e6
@@ -89,3 +104,11 @@ def _reading(section: Mapping[str, Any]) -> Iterator[Target]:
             f"{peak / 2**20:.0f} of {allowed / 2**20:.0f} MiB",
             peak <= allowed,
         )
+
+
+def _spans(section: Mapping[str, Any]) -> Iterator[Target]:
+    for row in section["rows"]:
+        what = f"`shear`, {row['data']}"
+        over, unpruned = row["over_scipy"], row["over_unpruned"]
+        yield Target(f"{what}: within 2x of the SciPy calls that it needs", f"{over:.2f}x", over <= 2)
+        yield Target(f"{what}: pruning pays for itself", f"{unpruned:.2f} of the time without", unpruned <= 1)

@@ -184,7 +184,52 @@ def _catalogue(section: Section) -> Mapping[str, str]:
 def _method(row: Section) -> tuple[str, ...]:
     if "not_run" in row:
         return (f"`{row['method']}`", row["yields"], f"not run: {row['not_run']}", "")
+    if "elsewhere" in row:
+        return (f"`{row['method']}`", row["yields"], f"in the section on {row['elsewhere']}", "")
     return (f"`{row['method']}`", row["yields"], _timing(row["seconds"][-1]), f"{row['exponent']:.2f}")
+
+
+def _tokens(section: Section) -> Mapping[str, str]:
+    header = ("method", "needs", "time", "M tokens a second")
+    return {
+        "steps": f"{section['steps']:,}",
+        "tokens": f"{section['tokens'] / 1e6:.1f}",
+        "table": _table(header, [_token_method(row) for row in section["rows"]]),
+        "repeats": _repeats(row["seconds"] for row in section["rows"] if "seconds" in row),
+    }
+
+
+def _token_method(row: Section) -> tuple[str, ...]:
+    needs = ", ".join(need.replace("|", " or ") for need in row["needs"])
+    if "not_run" in row:
+        return (f"`{row['method']}`", needs, f"not run: {row['not_run']}", "")
+    if "too_slow" in row:
+        few = row["too_slow"]
+        return (f"`{row['method']}`", needs, f"{_time(few['seconds'])} for {few['tokens']:,} tokens", "")
+    timing = row["seconds"]
+    return (f"`{row['method']}`", needs, _timing(timing), f"{row['tokens'] / timing['best_s'] / 1e6:.0f}")
+
+
+def _spans(section: Section) -> Mapping[str, str]:
+    names = list(section["rows"][0]["seconds"])
+    body = [
+        (
+            row["data"],
+            f"{row['solved']:,} of {row['pairs']:,}",
+            *(_timing(row["seconds"][name]) for name in names),
+            f"{row['over_scipy']:.2f}",
+            f"{row['over_unpruned']:.2f}",
+        )
+        for row in section["rows"]
+    ]
+    header = ("hidden states", "pairs solved", *names, "over SciPy alone", "over no pruning")
+    return {
+        "rollouts": str(section["rollouts"]),
+        "tokens": f"{section['tokens']:,}",
+        "width": str(section["width"]),
+        "table": _table(header, body),
+        "repeats": _repeats(s for row in section["rows"] for s in row["seconds"].values()),
+    }
 
 
 def _parity(section: Section) -> Mapping[str, str]:
@@ -207,6 +252,8 @@ PARTS: Mapping[str, Callable[[Section], Mapping[str, str]]] = {
     "memory": _memory,
     "reading": _reading,
     "catalogue": _catalogue,
+    "tokens": _tokens,
+    "spans": _spans,
     "parity": _parity,
 }
 

@@ -8,13 +8,13 @@ import pytest
 from accredit import assign
 from bench.__main__ import main
 from bench.growth import exponent
-from bench.inputs import agent_columns, agent_records
+from bench.inputs import agent_columns, agent_records, every_signal
 from bench.sketch import gigpo_sketch
 from bench.targets import targets
 from bench.timing import Contestant, race
 from bench.write_docs import page
 
-ALONE = ("gigpo", "growth", "catalogue")
+ALONE = ("gigpo", "growth", "catalogue", "tokens", "spans")
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +34,20 @@ def test_every_method_of_the_catalogue_is_timed(made):
     """A method that needs one more signal: give it to bench/inputs.py, every_signal."""
     rows = json.loads((made / "catalogue.json").read_text())["rows"]
     assert [] == [row for row in rows if "not_run" in row]
+
+
+def test_every_method_with_a_number_a_token_is_timed(made):
+    """A method that needs one more signal: give it to bench/inputs.py, every_signal."""
+    rows = json.loads((made / "tokens.json").read_text())["rows"]
+    assert [] == [row for row in rows if "not_run" in row]
+    assert {"eapo", "hapo", "lambda-grpo"} <= {row["method"] for row in rows}
+    assert all(row["seconds"]["best_s"] > 0 for row in rows)
+
+
+def test_signals_are_made_only_for_what_is_needed():
+    few = every_signal(20, needs={"entropies|logprobs", "reward|rewards"})
+    assert {"entropy_T"} == {name for name in few.columns if name.endswith("_T")}
+    assert {"hidden_T", "logprob_T"} <= set(every_signal(20).columns)
 
 
 def test_the_page_says_that_small_sizes_are_no_figures_and_what_is_absent(made):
@@ -92,6 +106,13 @@ def test_a_missed_target_is_called_missed():
     assert [False] == [t.met for t in targets(_growth(1.104))]  # though it is shown as 1.10
     assert "0 of 1 targets are met." in page(_growth(1.104))
     assert "| **no** |" in page(_growth(1.104))
+
+
+def test_a_token_method_that_did_not_run_misses_its_target():
+    row = {"method": "hapo", "tokens": 10_000_000}
+    few = {"too_slow": {"tokens": 9, "seconds": 70.0}}
+    rows = [row | {"seconds": {"best_s": s}} for s in (1.5, 2.0)] + [row | few, row | {"not_run": "no"}]
+    assert [True, False, False, False] == [t.met for t in targets({"tokens": {"rows": rows}})]
 
 
 def test_an_unknown_section_is_a_usage_error(capsys):
