@@ -88,3 +88,19 @@ def test_the_table_shows_every_method_once():
 @pytest.mark.parametrize("records", [[], [{"id": "a", "group": "g", "reward": None, "steps": []}]])
 def test_advice_on_next_to_nothing_is_given(records):
     assert advise(records).first.method
+
+
+def test_a_key_makes_states_shared():
+    records = _records(lambda g, r, t: f"room {g} at {r}{t}")
+    assert 0 == advise(records).traits.shared
+    assert 1 == advise(records, key="strip-digits").traits.shared
+    assert "100%" in advise(records, key="strip-digits").first.reason
+
+
+def test_a_key_that_names_a_column_is_the_state():
+    """States under another name counted as no states at all."""
+    records = _records(lambda g, r, t: None, text="seen")
+    told = {m.method: m for m in advise(records, key="text").methods}
+    assert told["gigpo"].runs
+    assert not {m.method: m for m in advise(records).methods}["gigpo"].runs
+    assert 1 == advise(records, key="text").traits.shared

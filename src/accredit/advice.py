@@ -21,7 +21,7 @@ import numpy as np
 from accredit.data import Batch, MethodCard
 from accredit.data.vocabulary import ROLLOUT_FIELDS, STEP_FIELDS
 from accredit.engine import Rollouts, as_batch, missing_needs
-from accredit.index import Index
+from accredit.index import Index, Key, key_column
 from accredit.methods import catalog
 from accredit.typing import Floats
 
@@ -107,13 +107,20 @@ class Advice:
         return {"first": self.first.method, **asdict(self)}
 
 
-def advise(rollouts: Rollouts, *, without: Sequence[str] = (), evidence: Evidence | None = None) -> Advice:
+def advise(
+    rollouts: Rollouts,
+    *,
+    without: Sequence[str] = (),
+    evidence: Evidence | None = None,
+    key: Key | None = None,
+) -> Advice:
     """Return which methods can run on rollouts, and which have a chance to beat the outcome broadcast.
 
     Args:
         rollouts: a Batch, a path, or an iterable of records.
         without: ids that are not to be advised.
         evidence: gains on task settings; default those of the committed benchmark run.
+        key: which states count as the same, as in `assign`.
 
     Example:
         >>> records = [
@@ -125,21 +132,22 @@ def advise(rollouts: Rollouts, *, without: Sequence[str] = (), evidence: Evidenc
         (0.0, True)
     """
     batch = as_batch(rollouts)
-    traits = traits_of(batch)
+    traits = traits_of(batch, key)
     known = _evidence() if evidence is None else evidence
     cards = [card for card in catalog() if card.yields != "table" and card.id not in without]
-    found = [_advised(batch, card, traits, known) for card in cards]
+    found = [_advised(batch, card, traits, known, key) for card in cards]
     found.sort(key=lambda m: (not m.runs, -(m.gain if m.gain is not None else -1.0), m.method))
     return Advice(traits, tuple(found))
 
 
-def traits_of(batch: Batch) -> Traits:
+def traits_of(batch: Batch, key: Key | None = None) -> Traits:
     """Return what of a batch decides which methods can work.
 
     Args:
         batch: the rollouts.
+        key: which states count as the same, as in `assign`.
     """
-    index = Index(batch)
+    index = Index(batch, key)
     size_G = np.bincount(index.group_R, minlength=index.n_groups)
     return Traits(
         index.n_groups,
@@ -164,7 +172,7 @@ def _spread(index: Index) -> float:
 
 def _shared(index: Index) -> float:
     """Share of steps whose (group, state) occurs in at least two rollouts."""
-    if not index.batch.has("state_S") or not index.batch.n_steps:
+    if not index.batch.has(key_column(index.batch, index.key)[0]) or not index.batch.n_steps:
         return 0.0
     anchor = index.anchor_S
     pairs = np.unique(anchor * len(index.batch) + index.rollout_S)
@@ -209,8 +217,8 @@ def _correlation(x: Floats, y: Floats) -> float | None:
 _MEASURED_WITH = {"prm": ("prm_prob_S", "prm_logits_S", "step_score_S")}
 
 
-def _advised(batch: Batch, card: MethodCard, traits: Traits, evidence: Evidence) -> Advised:
-    missing = tuple(_missing(batch, card, traits))
+def _advised(batch: Batch, card: MethodCard, traits: Traits, evidence: Evidence, key: Key | None) -> Advised:
+    missing = tuple(_missing(batch, card, traits, key))
     applies = card.id not in _MEASURED_WITH or any(batch.has(c) for c in _MEASURED_WITH[card.id])
     gain, alike = _gain(card.id, traits, evidence) if applies else (None, 0.0)
     doubt = _doubt(card, traits)
@@ -221,8 +229,8 @@ def _advised(batch: Batch, card: MethodCard, traits: Traits, evidence: Evidence)
     return Advised(card.id, not missing, missing, gain, chance, reason, _unlock(missing))
 
 
-def _missing(batch: Batch, card: MethodCard, traits: Traits) -> list[str]:
-    found = missing_needs(batch, card)
+def _missing(batch: Batch, card: MethodCard, traits: Traits, key: Key | None) -> list[str]:
+    found = missing_needs(batch, card, key)
     if card.id == "remax" and not batch.has("reward_baseline_R"):
         found.append("reward_baseline")
     if "group" in card.tags and traits.group_size == 1 and len(batch) > 1:

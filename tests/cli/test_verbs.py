@@ -279,3 +279,25 @@ def test_report_tells_what_check_tells(accredit, write, tmp_path):
     page = Page(tmp_path / "r.html").block("index").head["health"]
     assert codes
     assert codes <= {f["code"] for f in page["findings"]}
+
+
+def test_methods_for_a_file_takes_a_key_and_the_options_of_reading(accredit, write):
+    rows = [
+        {**r, "steps": [{**s, "state": f"room {r['id']} {s['state']}"} for s in r["steps"]]}
+        for r in records()
+    ]
+    path = write(rows)
+    assert 0 == accredit("methods", "--for", path, "--json").json()["traits"]["shared"]
+    told = accredit("methods", "--for", path, "--key", "strip-digits", "--group-size", "8", "--json").json()
+    assert (1, 1.0) == (told["traits"]["groups"], told["traits"]["shared"])
+
+
+def test_methods_takes_the_options_of_a_file_only_with_one(accredit):
+    done = accredit("methods", "--key", "strip-digits")
+    assert (2, True) == (done.code, "--for FILE" in done.err)
+
+
+def test_report_refuses_a_name_before_the_methods_run(accredit, file, tmp_path, monkeypatch):
+    monkeypatch.setattr(ac, "compare", None)
+    done = accredit("report", file, "-m", "grpo", "-o", tmp_path / "x.txt")
+    assert (3, True) == (done.code, "Write x.html" in done.err)

@@ -227,3 +227,9 @@ def test_a_table_method_is_not_compared(batch, monkeypatch):
     object.__setattr__(credit, "card", type("Card", (), {"yields": "table", "id": "shapley", "params": ()})())
     with pytest.raises(DataError, match="gives a table"):
         run._credit_of(batch, credit, {}, {})
+
+
+def test_runnable_takes_a_column_as_the_state():
+    records = [{"id": i, "group": "g", "reward": 1, "steps": [{"text": "seen"}]} for i in "ab"]
+    assert ["state"] == runnable(records)["gigpo"]
+    assert [] == runnable(records, key="text")["gigpo"]

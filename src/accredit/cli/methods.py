@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from importlib.resources import files
 from typing import Any
 
 import click
 
-from accredit.cli.options import as_json
+from accredit.cli.options import (
+    as_json,
+    format_option,
+    group_size_option,
+    key_option,
+    mapping_of,
+    mapping_option,
+    retokenize_option,
+)
 from accredit.cli.output import emit_json
 from accredit.errors import ParamError, suggest
 
@@ -32,9 +40,27 @@ __all__ = ["command"]
     type=click.Path(),
     help="Which methods to begin with on these rollouts, ranked with reasons, and what the others lack.",
 )
+@key_option
+@format_option
+@mapping_option
+@group_size_option
+@retokenize_option
 @as_json
-def command(method: str | None, without: tuple[str, ...], file: str | None, as_json: bool) -> None:
-    """List the methods, or show one with its parameters, their ranges and what it needs."""
+def command(
+    method: str | None,
+    without: tuple[str, ...],
+    file: str | None,
+    as_json: bool,
+    key: str | None,
+    mapping: tuple[str, ...],
+    **reading: Any,
+) -> None:
+    """List the methods, or show one with its parameters, their ranges and what it needs.
+
+    The options of reading and --key go with --for.
+    """
+    if file is None and (key or mapping or any(reading.values())):
+        raise ParamError("--key and the options of reading go with --for FILE")
     from accredit.views.catalog_tables import catalog_blocks, method_blocks
     from accredit.views.tables import show
 
@@ -45,7 +71,8 @@ def command(method: str | None, without: tuple[str, ...], file: str | None, as_j
         return
     kept = [e for e in entries if not any(_needs_field(e, field) for field in without)]
     if file is not None:
-        _advise(file, [e["id"] for e in entries if e not in kept], as_json=as_json)
+        left_out = [e["id"] for e in entries if e not in kept]
+        _advise(file, left_out, key, {**reading, "mapping": mapping_of(mapping)}, as_json=as_json)
     elif as_json:
         emit_json(kept)
     else:
@@ -84,12 +111,14 @@ def _needs_field(entry: dict[str, Any], field: str) -> bool:
     return any(set(need.split("|")) == {field} for need in entry["needs"])
 
 
-def _advise(file: str, left_out: Sequence[str], *, as_json: bool) -> None:
+def _advise(
+    file: str, left_out: Sequence[str], key: str | None, reading: Mapping[str, Any], *, as_json: bool
+) -> None:
     """Show the advice for a file, without some methods."""
     import accredit as ac
     from accredit.advice import advise
     from accredit.views.advice_tables import advice_blocks
     from accredit.views.tables import show
 
-    document = advise(ac.read(file), without=left_out).to_dict()
+    document = advise(ac.read(file, **reading), without=left_out, key=key).to_dict()
     emit_json(document) if as_json else show(advice_blocks(document))

@@ -38,8 +38,11 @@ def command(file: str, run: Settings, output: str, text: Any, title: str | None,
 
     Exit code 1: a method could not run.
     """
+    from accredit.views.write import check_target
+
     refuse_input(output, file)
     batch = rollouts_of(file, run)
+    check_target(output, len(batch))
     found = compared_quietly(batch, run, n_boot=0)
     for missing in found.unable:
         note(f"{missing.label} could not run: {missing.reason}")

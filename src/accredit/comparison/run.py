@@ -187,15 +187,16 @@ def _share(part: float, whole: float) -> float:
     return min(1.0, part / whole) if part > 1e-12 * whole else 0.0
 
 
-def runnable(rollouts: Rollouts) -> dict[str, list[str]]:
+def runnable(rollouts: Rollouts, key: Key | None = None) -> dict[str, list[str]]:
     """Return each method's unmet needs on these rollouts, by id; an empty list = it can run.
 
     Args:
         rollouts: a Batch, a path, or an iterable of records.
+        key: which states count as the same, as in `assign`: one that names a column takes it as the state.
 
     Example:
         >>> runnable([{"id": "a", "group": "g", "reward": 1, "steps": [{"action": "go"}]}])["grpo"]
         []
     """
     batch = as_batch(rollouts)
-    return {card.id: missing_needs(batch, card) for card in catalog()}
+    return {card.id: missing_needs(batch, card, key) for card in catalog()}

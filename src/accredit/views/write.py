@@ -32,7 +32,7 @@ from accredit.views.sheet import Sheet, sheet_of
 if TYPE_CHECKING:
     from accredit.data import Credit, Finding
 
-__all__ = ["report"]
+__all__ = ["check_target", "report"]
 
 FOLDER_PAST = 10_000
 PART_ROLLOUTS = 2_000
@@ -82,17 +82,31 @@ def report(
     target = Path(path)
     given = None if findings is None else tuple(findings)
     writer = _Writer(sheet, title or _title(sheet), decode, given)
-    many = len(sheet.ids) > FOLDER_PAST
-    if target.suffix.lower() not in ((".html", ".htm", "") if many else (".html", ".htm")):
+    check_target(target, len(sheet.ids))
+    if len(sheet.ids) > FOLDER_PAST:
+        return _write_folder(writer, target, text)
+    return _write_file(writer, target, text)
+
+
+def check_target(path: str | Path, rollouts: int) -> None:
+    """Refuse a name that a report of so many rollouts cannot have, before anything is computed.
+
+    Args:
+        path: the file to write.
+        rollouts: that the report is to hold.
+
+    Raises:
+        StoreError: if the name does not end in ``.html``; past 10,000 rollouts it may have no ending.
+    """
+    target = Path(path)
+    folder = ("",) if rollouts > FOLDER_PAST else ()
+    if target.suffix.lower() not in (".html", ".htm", *folder):
         raise StoreError(
             f"a report is an HTML file, and the name {target.name!r} does not end in .html",
             code="ACC913",
             where=str(target),
             hint=f"Write {target.with_suffix('.html').name}",
         )
-    if many:
-        return _write_folder(writer, target, text)
-    return _write_file(writer, target, text)
 
 
 @dataclass(frozen=True, slots=True)
