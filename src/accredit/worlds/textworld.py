@@ -94,22 +94,30 @@ def answer(state: Any) -> str:
 
 
 class TextWorldGame:
-    """Plays a game: reward 1 when it is won, else 0; snapshots are exact copies of the game.
+    """Plays a game: reward 1 when it is won, else 0.
+
+    A snapshot is the list of commands so far, which are given again, or a copy of the game; both lead
+    to the same state.  Commands take some 5 ms each, a copy 100 ms and 2 MB.
 
     Args:
         path: of a compiled game.
         horizon: commands after which an episode is cut.
         key: ``facts`` = all facts of the world, which say all of it; ``text`` = room and inventory as
             they read, which several states may share.
+        copies: snapshots are copies.
     """
 
     exact_snapshot = True
-    snapshot_cost = 0.0
     deterministic = True
     side_effects = False
 
     def __init__(
-        self, path: Path, *, horizon: int = HORIZON, key: Literal["facts", "text"] = "facts"
+        self,
+        path: Path,
+        *,
+        horizon: int = HORIZON,
+        key: Literal["facts", "text"] = "facts",
+        copies: bool = False,
     ) -> None:
         try:
             import textworld
@@ -119,34 +127,36 @@ class TextWorldGame:
             ) from error
         infos = textworld.EnvInfos(**dict.fromkeys(_INFOS, True))
         self._env: Any = textworld.start(str(path), request_infos=infos)
-        self._horizon, self._by = horizon, key
+        self._horizon, self._by, self._copies = horizon, key, copies
         self._state: Any = None
-        self._taken, self._done = 0, True
+        self._given: tuple[str, ...] = ()
+        self._done = True
+        self.snapshot_cost = 0.0 if copies else horizon / 2
         self.cost = Cost()
 
     def reset(self, seed: int) -> str:
         """Begin an episode; a game has one beginning, whatever the seed."""
-        self._state = self._env.reset()
-        self._taken, self._done = 0, False
+        self._state, self._given, self._done = self._env.reset(), (), False
         return self.seen()
 
     def step(self, action: str) -> tuple[str, float, bool]:
         """Give a command."""
         self._state, _, done = self._env.step(action)
-        self._taken += 1
-        self._done = bool(done)
+        self._given, self._done = (*self._given, action), bool(done)
         self.cost.environment_steps += 1
-        over = self._done or self._taken >= self._horizon
-        return self.seen(), float(self._done and self._state.won), over
+        return self.seen(), float(self._done and self._state.won), self._over
+
+    @property
+    def _over(self) -> bool:
+        return self._done or len(self._given) >= self._horizon
 
     def actions(self) -> list[str]:
         """Return the commands that can change the world; none where the episode is over."""
-        over = self._done or self._taken >= self._horizon
-        return [] if over else choices(self._state)
+        return [] if self._over else choices(self._state)
 
     def steps_left(self) -> int:
         """Return the rest of the horizon."""
-        return self._horizon - self._taken
+        return self._horizon - len(self._given)
 
     def reseed(self, seed: int) -> None:
         """Nothing here is left to chance."""
@@ -162,13 +172,21 @@ class TextWorldGame:
         return f"{self._state.description.strip()}\n\n{self._state.inventory.strip()}"
 
     def snapshot(self) -> Any:
-        """Return a copy of the game."""
+        """Return the commands so far, or a copy of the game."""
         self.cost.snapshots += 1
-        return self._env.copy(), self._state.copy(), self._taken, self._done
+        game = (self._env.copy(), self._state) if self._copies else None
+        return self._given, self._done, game
 
     def restore(self, token: Any) -> str:
-        """Go on from a copy, which stays usable."""
+        """Go back to a snapshot, which stays usable."""
         self.cost.restores += 1
-        env, state, self._taken, self._done = token
-        self._env, self._state = env.copy(), state.copy()
+        given, self._done, game = token
+        if game is None:
+            self._state = self._env.reset()
+            for command in given:
+                self._state, _, _ = self._env.step(command)
+                self.cost.environment_steps += 1
+        else:
+            self._env, self._state = game[0].copy(), game[1]
+        self._given = given
         return self.seen()
