@@ -1,6 +1,6 @@
 """Going back to a state and trying again: restores, policies, seeds, budgets, a journal."""
 
-from accredit.signals.continuation.branching import branched, with_branches
+from accredit.planners.branching import branched, with_branches
 from accredit.signals.continuation.crews import Alone, Workers
 from accredit.signals.continuation.engine import Engine, Progress
 from accredit.signals.continuation.journal import Journal
