@@ -28,7 +28,7 @@ Moves: TypeAlias = dict[State, dict[str, tuple[State, float, bool]]]
 _LARGEST_RESIDUAL = 1e-12
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Table:
     """A world as a table, with the policy's values.
 
