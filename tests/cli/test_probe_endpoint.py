@@ -75,14 +75,29 @@ def test_a_named_context_is_told_and_scored_beside_the_plain_one(accredit, write
     with serving(_served) as server:
         args = ("--from-endpoint", server.url, "--context", "peer", "--paired", "--set", "success=1")
         done = accredit("probe", write(_rollouts()), *args, "-o", out, "--json")
-    assert 0 == done.code, done.err
+    assert 1 == done.code, done.err  # it is far from what was recorded
     found = ac.read(str(out))
     told = "A successful attempt at this task took these actions:\n1. go\n\nq"
     prompt = _encode(CHAT.replace("q", told, 1))
     np.testing.assert_allclose(_by_hand(prompt), found.logprobs_teacher_T[:3], rtol=1e-5)
     np.testing.assert_array_equal(found.logprob_T[3:], found.logprobs_teacher_T[3:])
     assert [-1.0, -2.0, -3.0] * 2 == found.sampler_logprobs_T.tolist()
-    assert ["ACC764"] == [f["code"] for f in done.json()["findings"]]
+    assert {"ACC758", "ACC764"} == {f["code"] for f in done.json()["findings"]}
+    assert "sampler_logprobs_T" == done.json()["drift"]["recorded"]
+    assert not list(tmp_path.glob("*.probe*"))
+
+
+def test_several_contexts_share_the_plain_one(accredit, write, tmp_path):
+    out = tmp_path / "scored.jsonl"
+    with serving(_served) as server:
+        args = ("--from-endpoint", server.url, "--context", "peer,outcome", "--paired", "-o", out)
+        assert 1 == accredit("probe", write(_rollouts()), *args).code
+    found = ac.read(str(out))
+    assert {"peer", "outcome"} == {
+        found.column(f"{name}_T").provenance["context"] for name in ("logprobs_teacher", "logprobs_hindsight")
+    }
+    # The plain prompt that both share, the failure's with a peer, and two outcomes.
+    assert 4 == len(server.completions())
     assert not list(tmp_path.glob("*.probe*"))
 
 
@@ -94,6 +109,7 @@ def test_what_a_server_does_not_give_is_refused_with_the_reason(accredit, write,
         assert "entropy_bounds" in done.err
         assert 2 == accredit(*args, "--temperature", "0.7").code
         assert 2 == accredit(*args, "--context", "outcom").code
+        assert 2 == accredit(*args, "--context", "peer,outcome").code  # not without --paired
         assert 2 == accredit(*args, "--context", "peer", "--set", "sucess=1").code
 
 

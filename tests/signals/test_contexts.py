@@ -468,6 +468,36 @@ def test_the_ids_of_the_toy_are_below_its_size():
     assert FIRST_BYTE > CONTEXT
 
 
+def test_a_second_context_uses_the_plain_numbers_again():
+    asked = []
+
+    class Counting(Remembering):
+        def score(self, requests):
+            asked.append(len(requests))
+            return super().score(requests)
+
+    model = Counting(vocabulary=SIZE, seed=1)
+    names = [context_named(name, Toy()) for name in ("outcome", "reordered")]
+    together = paired(_group(), model, names)
+    one = paired(_group(), model, names[0])
+    apart = paired(one, model, names[1])
+    # Four plain passages, five told an outcome, equal ones once; nothing to reorder.
+    assert [4, 5, 4, 5] == [n for n in asked if n]
+    assert together.columns.keys() == apart.columns.keys()
+    for name in ("logprob_T", "logprobs_hindsight_T", "perturbed_logprobs.reordered_T"):
+        np.testing.assert_array_equal(together.column(name).values, apart.column(name).values)
+
+
+def test_rejected_rollouts_are_shown_to_nobody():
+    rollouts = batch(
+        record("a", [_ask("q")], ["x"]),
+        record("b", [_ask("q")], ["bad"], reward=1.0, status="rejected"),
+        record("c", [_ask("q")], ["good"], reward=1.0),
+    )
+    assert "actions:\n1. good\n" in _prompts(rollouts, "peer")[0][0]
+    assert [None] == _prompts(rollouts, "evidence_correct")[0]  # no wrong one beside it
+
+
 def test_evidence_in_three_contexts_gives_the_moments_that_verpo_reads():
     rollouts = _group().take([0, 1, 3])
     roles = {"none": "evidence_none", "pos": "evidence_correct", "neg": "evidence_wrong"}

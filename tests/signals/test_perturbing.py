@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accredit.errors import DataError
+from accredit.signals import perturbing
 from accredit.signals.perturbing import SEMIFACTUAL, Kept, perturbed, same_task
 
 TASK = (
@@ -51,6 +52,12 @@ def test_a_rewording_keeps_every_number_and_every_question(name, text, seed):
         assert len(_asked(text)) == len(_asked(found))
         assert _numbers(text) == _numbers(found)
     assert found.count("door") == text.count("door")
+
+
+@pytest.mark.parametrize("careless", [("3", "4"), ("twelve", "ten"), ("How many", "Which"), ("?", ".")])
+def test_a_rewording_that_would_change_the_task_is_not_used(careless, monkeypatch):
+    monkeypatch.setitem(perturbing._SEMIFACTUAL, "typos", lambda text, rng, kept: text.replace(*careless))
+    assert perturbed("typos", TASK) is None
 
 
 @given(st.sampled_from([*SEMIFACTUAL, "counterfactual"]), TEXTS, st.integers(0, 5))

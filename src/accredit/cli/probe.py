@@ -59,7 +59,8 @@ OF_ENDPOINTS = ("max_requests", "max_tokens", "concurrency", "timeout")
     metavar="NAME",
     default="sampled",
     show_default=True,
-    help="What stands before the tokens: outcome, peer, gold, … (docs/probes.md).",
+    help="What stands before the tokens: outcome, peer, typos, … (docs/probes.md); with --paired several, "
+    "divided by commas.",
 )
 @click.option(
     "--set",
@@ -122,8 +123,14 @@ def command(
     refuse_input(out, file)
     batch = ac.read(file, format=format, strict=strict, mapping=mapping_of(mapping), group_size=group_size)
     backend = _endpoint(from_endpoint, model, **options) if from_endpoint else _backend(model, **options)
-    told = context_of(context, backend, **values_of(settings, "--set"))
-    keywords = {"want": want or ("logprob" if from_endpoint else "logprob,entropy"), "context": told}
+    names = context.split(",")
+    if len(names) > 1 and not paired:
+        raise click.UsageError("--context names several: add --paired")
+    told = [context_of(name, backend, **values_of(settings, "--set")) for name in names]
+    keywords = {
+        "want": want or ("logprob" if from_endpoint else "logprob,entropy"),
+        "context": told if paired else told[0],
+    }
     scored = _probed(batch, backend, out, paired=paired, resume=resume, hidden_dtype=hidden_dtype, **keywords)
     checks = checkup(scored, backend, tolerance=tolerance)
     _written(scored.annotated((*scored.findings, *checks.findings()), scored.excluded), out)
@@ -173,13 +180,14 @@ def _probed(
 
 
 def _written(batch: Batch, out: str) -> None:
+    from glob import escape
     from pathlib import Path
 
     from accredit.store.batches import save_batch
 
     save_batch(batch, out)
-    for journal in (out + JOURNAL, out + JOURNAL + ".plain"):
-        Path(journal).unlink(missing_ok=True)
+    for journal in Path(out).parent.glob(f"{escape(Path(out).name)}{JOURNAL}*"):
+        journal.unlink()
     note(f"wrote {out}")
 
 

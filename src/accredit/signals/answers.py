@@ -69,6 +69,7 @@ def reference_logprobs(
     *,
     num_refs: int = 3,
     frame: Frame | None = None,
+    **job: Any,
 ) -> Batch:
     """Return the batch with ``ref_logprobs``: support for each rollout's own cluster along its steps.
 
@@ -82,6 +83,7 @@ def reference_logprobs(
         tokenizer: of the model.
         num_refs: references of a cluster.
         frame: of the answer.
+        **job: ``journal``, ``resume`` and ``progress``, as in `probe`.
 
     Raises:
         ParamError: for fewer than one reference.
@@ -103,7 +105,7 @@ def reference_logprobs(
         ids = [encoded(tokenizer, text) for text in references[r]]
         rows.append(r)
         asked += [(framed(prefix, frame, tokenizer), ids) for prefix in prefixes]
-    found = iter(continuation_logprobs(backend, asked))
+    found = iter(continuation_logprobs(backend, asked, **job))
     values: list[Any] = [None] * len(batch)
     for r in rows:
         share = 1.0 / len(references[r])

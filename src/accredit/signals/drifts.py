@@ -12,6 +12,7 @@ from accredit.data import Batch, Finding
 from accredit.data.likeness import require_alike
 from accredit.errors import DataError
 from accredit.index.segments import row_of, segment_sum
+from accredit.signals.pairs import SAMPLER
 from accredit.signals.passages import placed, unique
 from accredit.signals.reductions import rows_at_a_time
 from accredit.signals.request import SAMPLED, Distributions, ProbeRequest, Span, Want
@@ -233,12 +234,13 @@ def checkup(scored: Batch, backend: Any, *, tolerance: float = 0.1) -> Checkup:
     """Return drift and alignment of a batch that was probed, as far as they can be told.
 
     Args:
-        scored: what `probe` returned.
+        scored: what `probe` or `paired` returned.
         backend: who scored it.
         tolerance: of `drift`, nats.
     """
-    both = scored.has("logprob_T") and scored.has("probe_logprob_T")
+    pairs = (("logprob_T", "probe_logprob_T"), (SAMPLER, "logprob_T"))
+    both = next((pair for pair in pairs if all(scored.has(name) for name in pair)), None)
     return Checkup(
-        drift(scored, tolerance=tolerance) if both else None,
+        drift(scored, *both, tolerance=tolerance) if both else None,
         alignment(scored, backend) if callable(getattr(backend, "rows", None)) else None,
     )

@@ -126,7 +126,7 @@ def peer(success: float = 1.0, *, hide_answer: bool = False) -> Hint:
     def tell(batch: Batch, r: int) -> str | None:
         if not _known_failure(batch, r, success):
             return None
-        first = next((p for p in _group(batch, r) if _succeeds(batch, p, success)), None)
+        first = next((p for p in _sources(batch, r) if _succeeds(batch, p, success)), None)
         done = [] if first is None else actions_of(batch, first)
         done = done[:-1] if hide_answer else done
         return _listed("A successful attempt at this task took these actions:", done)
@@ -150,7 +150,7 @@ def evidence(kind: str, which: int = 0, success: float = 1.0) -> Hint:
     article, wanted = words[kind]
 
     def tell(batch: Batch, r: int) -> str | None:
-        others = [p for p in _group(batch, r) if p != r and _outcome(batch, p) is not None]
+        others = [p for p in _sources(batch, r) if p != r and _outcome(batch, p) is not None]
         right = [_succeeds(batch, p, success) for p in others]
         fits = [p for p, good in zip(others, right, strict=True) if good == wanted]
         if len(set(right)) < 2 or which >= len(fits):
@@ -239,9 +239,10 @@ def _listed(head: str, items: list[str]) -> str | None:
     return "\n".join([head, *lines]) if lines else None
 
 
-def _group(batch: Batch, r: int) -> list[int]:
-    found: list[int] = np.flatnonzero(batch.group_R == batch.group_R[r]).tolist()
-    return found
+def _sources(batch: Batch, r: int) -> list[int]:
+    """Return the rollouts of a group that may be shown: those that were not rejected."""
+    group = np.flatnonzero(batch.group_R == batch.group_R[r]).tolist()
+    return [p for p in group if word_of(batch, p, "status") != "rejected"]
 
 
 def _outcome(batch: Batch, r: int) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ SAMPLER = "sampler_logprobs_T"  # where the recorded log-probabilities go
 def paired(
     batch: Batch,
     model: Any,
-    context: Context | str,
+    context: Context | str | Sequence[Context | str],
     want: str | Want = "logprob",
     *,
     journal: str | Path | None = None,
@@ -37,14 +37,16 @@ def paired(
     A method that subtracts the two needs both from one back end: a sampler's own log-probabilities
     differ from any scorer's by more than many contexts do.  So ``logprob_T`` becomes the model's, and
     what was recorded there stays as ``sampler_logprobs_T``.  Steps that the context leaves as they were
-    are not scored twice: they take the plain numbers, so their difference is exactly 0.
+    are not scored twice: they take the plain numbers, so their difference is exactly 0.  Plain numbers
+    that an earlier pair left are used again.
 
     Args:
         batch: rollouts with token ids and context ids.
         model: as in `probe`.
-        context: the other context, or its name.
+        context: the other context, or its name; or several, each with a column of its own.
         want: what is asked for, in both.
-        journal: file that keeps what was done; the plain context has its own beside it (``.plain``).
+        journal: file that keeps what was done; the plain context and a second one, ... have their own
+            beside it (``.plain``, ``.1``, ...).
         resume: go on with what the journals hold.
         progress: as in `probe`.
         **options: of the transformers back end, where ``model`` is no back end.
@@ -64,18 +66,42 @@ def paired(
     """
     asked = Want.parse(want) if isinstance(want, str) else want
     backend = backend_of(model, **options)
-    context = context_of(context, backend)
+    named = [context] if isinstance(context, str | Context) else list(context)
+    contexts = [context_of(one, backend) for one in named]
     more: dict[str, Any] = {"resume": resume, "progress": progress}
-    beside = None if journal is None else f"{journal}.plain"
-    plain = probe(batch, backend, asked, journal=beside, **more)
-    told, other = _told(batch, context), _only_changed(context)
-    found = probe(plain, backend, asked, context=other, journal=journal, **more) if told.edited else plain
-    for kind in _fields(asked):
+    known = _is_known(batch, backend, asked)
+    found = batch if known else probe(batch, backend, asked, journal=_beside(journal, "plain"), **more)
+    for i, one in enumerate(contexts):
+        found = _told_apart(batch, found, one, asked, backend, journal=_beside(journal, i), **more)
+    return _promoted(found)
+
+
+def _beside(journal: str | Path | None, name: str | int) -> str | Path | None:
+    return journal if journal is None or name == 0 else f"{journal}.{name}"
+
+
+def _told_apart(
+    batch: Batch, plain: Batch, context: Context, want: Want, backend: Backend, **job: Any
+) -> Batch:
+    """Return the batch with one more context, where what it leaves as it was has the plain numbers."""
+    told = _told(batch, context)
+    other, found = _only_changed(context), plain
+    if told.edited:
+        found = probe(plain, backend, want, context=other, **job)
+    for kind in _fields(want):
         source = free_name(batch, column_name(kind, SAMPLED.name))
         target = free_name(batch, column_name(kind, context.name))
         found = _copied(found, source, target, told.same_S, backend, context)
-    findings = (*plain.findings, *_findings(batch, told, context))
-    return _promoted(found.annotated(findings, found.excluded))
+    return found.annotated((*plain.findings, *_findings(batch, told, context)), found.excluded)
+
+
+def _is_known(batch: Batch, backend: Backend, want: Want) -> bool:
+    """Whether an earlier pair left the plain numbers of this very model."""
+    made = {**backend.provenance.to_dict(), "probe": "rescore", "context": SAMPLED.name}
+    if "weights" not in made:
+        return False  # the model of that name may be another one by now
+    columns = [batch.columns.get(column_name(kind, SAMPLED.name)) for kind in _fields(want)]
+    return all(column is not None and made.items() <= column.provenance.items() for column in columns)
 
 
 def _fields(want: Want) -> list[str]:

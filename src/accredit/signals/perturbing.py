@@ -75,14 +75,20 @@ def same_task(before: str, after: str, renamed: Mapping[str, str] | None = None)
     Example:
         >>> same_task("Tom has 3 pens. How many?", "It rains. Tom has 3 pens. How many?")
     """
-    known = _replaced(before, renamed or {})
-    for what, of in (("quantities", _quantities), ("questions", _questions)):
-        if of(known) != of(after):
-            raise DataError(
-                f"a reworded prompt changes the {what}",
-                code="ACC762",
-                hint="Reword only what is beside the task",
-            )
+    what = _changed(before, after, renamed or {})
+    if what:
+        raise DataError(
+            f"a reworded prompt changes the {what}",
+            code="ACC762",
+            hint="Reword only what is beside the task",
+        )
+
+
+def _changed(before: str, after: str, renamed: Mapping[str, str]) -> str:
+    """Return what of the task a rewording changes, "" for nothing."""
+    known = _replaced(before, renamed)
+    kinds = (("quantities", _quantities), ("questions", _questions))
+    return next((what for what, of in kinds if of(known) != of(after)), "")
 
 
 def irrelevant(text: str, rng: Random, kept: Kept) -> str | None:
@@ -113,8 +119,7 @@ def renamed(text: str, rng: Random, kept: Kept) -> str | None:
     if not mapping:
         return None
     found = _replaced(text, mapping)
-    same_task(text, found, mapping)
-    return found
+    return None if _changed(text, found, mapping) else found
 
 
 def reordered(text: str, rng: Random, kept: Kept) -> str | None:
@@ -184,16 +189,13 @@ SEMIFACTUAL = tuple(_SEMIFACTUAL)
 
 
 def perturbed(name: str, text: str, seed: int = 0, kept: Kept | None = None) -> str | None:
-    """Return a text reworded in a named way, checked; None where the way finds nothing to do.
+    """Return a text reworded in a named way; None where it finds nothing, or nothing beside the task.
 
     Args:
         name: one of `SEMIFACTUAL`, or ``counterfactual``.
         text: of a message.
         seed: the same text and seed give the same rewording, whichever rollout it comes from.
         kept: what stays.
-
-    Raises:
-        DataError: if a semifactual rewording changed a quantity or a question.
 
     Example:
         >>> perturbed("reordered", "Possible commands: go, stay", kept=Kept())
@@ -206,9 +208,9 @@ def perturbed(name: str, text: str, seed: int = 0, kept: Kept | None = None) -> 
     if name == "counterfactual":
         return counterfactual(text, rng, kept)
     found = _SEMIFACTUAL[name](text, rng, kept)
-    if found is not None and name != "renamed":  # that one knows what it renamed, and checks
-        same_task(text, found)
-    return None if found == text else found
+    # `renamed` knows what it renamed, and has looked itself.
+    changed = found is not None and name != "renamed" and _changed(text, found, {})
+    return None if changed or found == text else found
 
 
 def _quantities(text: str) -> Counter[str]:
@@ -218,7 +220,7 @@ def _quantities(text: str) -> Counter[str]:
 
 def _questions(text: str) -> Counter[str]:
     found = (m.group().strip() for m in _SENTENCE.finditer(text))
-    return Counter(" ".join(s.split()) for s in found if s.endswith("?"))
+    return Counter(" ".join(s.split()) for s in found if s.endswith("?") and _WORD.search(s))
 
 
 def _all_words(text: str) -> list[str]:

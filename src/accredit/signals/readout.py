@@ -14,11 +14,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from accredit.data import Batch
-from accredit.errors import BackendError, DataError
+from accredit.errors import DataError
 from accredit.signals.chat import Tokenizer
 from accredit.signals.hints import word_of
+from accredit.signals.job import run, scoring_units
 from accredit.signals.passages import passages_of
-from accredit.signals.request import CONTEXT, Backend, Passage, ProbeRequest, Scores, Span, Want
+from accredit.signals.request import CONTEXT, Backend, Passage, ProbeRequest, Span, Want
 from accredit.typing import Array, Floats, Ints
 
 __all__ = [
@@ -85,13 +86,14 @@ def score_continuations(backend: Backend, prefix: Ints, candidates: Sequence[Int
 
 
 def continuation_logprobs(
-    backend: Backend, asked: Iterable[tuple[Ints, Sequence[Ints]]]
+    backend: Backend, asked: Iterable[tuple[Ints, Sequence[Ints]]], **job: Any
 ) -> list[list[Array]]:
     """Return the log-probability of each token of each continuation of each prefix.
 
     Args:
         backend: who scores; all is asked in one call, so prefixes that recur are computed once.
         asked: a prefix and its continuations, each.
+        **job: ``journal``, ``resume`` and ``progress``, as in `probe`.
 
     Raises:
         DataError: for an empty prefix or candidate.
@@ -99,10 +101,9 @@ def continuation_logprobs(
     """
     wanted = [[_request(prefix, ids) for ids in candidates] for prefix, candidates in asked]
     unique = {request.key: request for requests in wanted for request in requests}
-    found: dict[str, Scores] = {scores.key: scores for scores in backend.score(list(unique.values()))}
-    if found.keys() != unique.keys():
-        raise BackendError(f"the back end answered {len(found)} of {len(unique)} continuations")
-    return [[_logprob(found[request.key]) for request in requests] for requests in wanted]
+    plan = {"probe": "readout", **backend.provenance.to_dict()}
+    found = dict(run(scoring_units(backend, list(unique.values())), plan, **job))
+    return [[found[request.key]["logprob"] for request in requests] for requests in wanted]
 
 
 def _request(prefix: Ints, ids: Ints) -> ProbeRequest:
@@ -110,12 +111,6 @@ def _request(prefix: Ints, ids: Ints) -> ProbeRequest:
         raise DataError("a continuation and what stands before it have at least one token each")
     whole = np.concatenate([prefix, ids]).astype(np.int64)
     return ProbeRequest(whole, (Span(CONTEXT, prefix.size, whole.size),), _LOGPROB, "readout")
-
-
-def _logprob(scores: Scores) -> Array:
-    if scores.logprob is None:
-        raise BackendError("the back end gave no log-probabilities of a continuation")
-    return scores.logprob
 
 
 def step_prefixes(batch: Batch) -> Iterator[tuple[int, list[Ints] | None]]:
@@ -179,6 +174,7 @@ def candidate_logprobs(
     candidates: Callable[[Batch, int], Sequence[str]] | None = None,
     same: Equivalence | None = None,
     frame: Frame | None = None,
+    **job: Any,
 ) -> Batch:
     """Return the batch with ``candidate_logprobs``: K + 1 lists a rollout, the gold answer first.
 
@@ -195,6 +191,7 @@ def candidate_logprobs(
         candidates: ``(batch, rollout)`` to further answers, in place of the group's.
         same: whether two answers mean the same; None: `exact_match`.
         frame: of the answer.
+        **job: ``journal``, ``resume`` and ``progress``, as in `probe`.
 
     Raises:
         BackendError: if the model does not answer.
@@ -218,7 +215,7 @@ def candidate_logprobs(
     sums = iter(
         [
             [float(row.sum(dtype=np.float64)) for row in found]
-            for found in continuation_logprobs(backend, asked)
+            for found in continuation_logprobs(backend, asked, **job)
         ]
     )
     values: list[Any] = [None] * len(batch)
