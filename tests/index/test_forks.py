@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from accredit.data import Batch
 from accredit.errors import DataError
-from accredit.index import Forks, Index, owner_S
+from accredit.index import Forks, Index, owner_S, tree_R
 
 Record = dict[str, Any]
 
@@ -233,3 +233,15 @@ def test_equal_steps_after_unlike_beginnings_are_other_nodes() -> None:
     first, second = forks.node_S[::2].tolist(), forks.node_S[1::2].tolist()
     assert (first[0] == first[2], second[0] == second[2]) == (True, True)
     assert len(set(first)) == len(set(second)) == 3
+
+
+def test_a_group_without_forks_is_one_tree_whatever_other_groups_are() -> None:
+    """Its rollouts were trees of their own as soon as another group had a fork."""
+    linked = [{"id": n, "group": "g", "reward": 1, "steps": [{}]} for n in "ab"]
+    linked += [{"id": "c", "group": "h", "steps": [{}]}, {"id": "e", "group": "h", "steps": [{}]}]
+    linked += [{"id": "d", "group": "h", "steps": [{}, {}], "parent": "c", "fork_step": 0}]
+    index = Index(Batch.from_records(linked))
+    assert tree_R(index).tolist() == [0, 0, 1, 2, 1]
+    assert tree_R(index, "group").tolist() == [0, 0, 1, 1, 1]
+    told = [record | ({"tree": "t"} if record["id"] in "ac" else {}) for record in linked]
+    assert tree_R(Index(Batch.from_records(told)), "group").tolist() == [0, 1, 2, 3, 3]

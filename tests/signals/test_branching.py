@@ -34,7 +34,8 @@ def test_a_branch_begins_as_its_parent_did() -> None:
     (found,) = branched([answer(2, Visit("z", "stay", 3.0, -0.5, 4))], [root()])
     assert (found["parent"], found["fork_step"], found["reward"]) == ("r", 2, 3.0)
     assert found["steps"][:2] == root()["steps"][:2]
-    assert found["steps"][2] == {"state": "z", "action": "stay", "n_tokens": 4, "action_logprob": -0.5}
+    own = {"state": "z", "action": "stay", "n_tokens": 4, "action_logprob": -0.5, "node_entropy": 0.125}
+    assert found["steps"][2] == own
 
 
 @pytest.mark.parametrize("outcome_in_steps", [False, True])

@@ -2,7 +2,7 @@
 
 from accredit.index.core import Index, OutcomeInSteps, first_seen
 from accredit.index.explaining import group_members, rollout_term, visit_term
-from accredit.index.fork_links import fork_parents, owner_S
+from accredit.index.fork_links import Roots, fork_parents, owner_S, tree_R
 from accredit.index.forks import Forks
 from accredit.index.graph import StateGraph
 from accredit.index.groups import GroupStats, flat_groups
@@ -17,6 +17,7 @@ __all__ = [
     "Index",
     "Key",
     "OutcomeInSteps",
+    "Roots",
     "StateGraph",
     "carrier_S",
     "discounted_sum",
@@ -36,6 +37,7 @@ __all__ = [
     "state_codes",
     "token_returns",
     "token_rewards",
+    "tree_R",
     "visit_term",
     "word_keys",
 ]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import numpy as np
 
 from accredit.data import Batch, Column
 from accredit.errors import DataError
-from accredit.index.core import Index
+from accredit.index.core import Index, first_seen
 from accredit.typing import BoolArray, Ints
 
-__all__ = ["fork_parents", "owner_S"]
+__all__ = ["Roots", "fork_parents", "owner_S", "tree_R"]
 
+Roots: TypeAlias = Literal["group", "links"]
 _NONE = -1
 
 
@@ -72,6 +75,35 @@ def fork_parents(index: Index) -> Ints:
             )
         found[r] = above
     return found
+
+
+def tree_R(index: Index, roots: Roots = "links") -> Ints:
+    """Return the tree of each rollout ``[R]``, dense, in order of first appearance.
+
+    Rollouts of a group whose `tree` fields are equal are one tree.  Where no rollout of the batch has
+    such a field, a tree is a group; with ``links`` it is a rollout that is no fork and all that forked
+    from it, in groups where some rollout forked.
+
+    Args:
+        index: of the batch.
+        roots: ``group`` or ``links``.
+
+    Raises:
+        DataError: if a fork's parent is not there, or is in another group.
+    """
+    group = index.group_R
+    column = index.batch.columns.get("tree_R")
+    if column is not None:
+        label = np.where(column.mask(group.size), column.values.astype(np.int64) + 1, 0)
+        return first_seen(group * (int(label.max(initial=0)) + 1) + label)
+    if roots == "group":
+        return group
+    parent = fork_parents(index)
+    top = np.where(parent < 0, np.arange(parent.size), parent)
+    for _ in range(max(parent.size, 1).bit_length()):
+        top = top[top]
+    forked = np.bincount(group, parent >= 0, index.n_groups) > 0
+    return first_seen(np.where(forked[group], index.n_groups + top, group))
 
 
 def _kind_is_fork(batch: Batch) -> BoolArray:

@@ -14,7 +14,7 @@ import numpy as np
 from accredit.data import Batch
 from accredit.errors import DataError, ParamError
 from accredit.index.core import Index, first_seen
-from accredit.index.fork_links import fork_parents, owner_S
+from accredit.index.fork_links import owner_S, tree_R
 from accredit.index.segments import last_of_row, segment_sum
 from accredit.typing import BoolArray, Floats, Ints
 
@@ -171,23 +171,9 @@ class Forks:
     def tree_R(self) -> Ints:
         """Tree of each rollout ``[R]``, dense: its `tree`, else the rollout at the root of its links.
 
-        A group may hold several trees (Tree-GRPO grows two a prompt).  Where there are neither a
-        `tree` field nor parents, a tree is a group.
+        A group may hold several trees (Tree-GRPO grows two a prompt); see `tree_R`.
         """
-        batch = self.index.batch
-        column = batch.columns.get("tree_R")
-        group = self.index.group_R
-        if column is not None:
-            return first_seen(
-                group * (int(column.values.max(initial=0)) + 1) + column.values.astype(np.int64)
-            )
-        parent = fork_parents(self.index)
-        if (parent < 0).all():
-            return group
-        top = np.where(parent < 0, np.arange(parent.size), parent)
-        for _ in range(max(parent.size, 1).bit_length()):
-            top = top[top]
-        return first_seen(top)
+        return tree_R(self.index)
 
     # -- sums and means -----------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ def branched(
     Returns:
         Records with ids ``PARENT@STEP:ARM.REPLICATE`` and the seed of the episode's `start`;
         ``metadata["continuation"]`` says policy, seed, replicate, status and purpose.  A step that a
-        policy chose has `action_logprob`.
+        policy chose has `action_logprob`, and as `node_entropy` its negative, a token.
 
     Raises:
         DataError: if a place names a rollout that is not there or is too short, a continuation has
@@ -193,4 +193,5 @@ def _step(visit: Visit) -> dict[str, Any]:
         found["n_tokens"] = visit.tokens
     if visit.logprob is not None:
         found["action_logprob"] = visit.logprob
+        found["node_entropy"] = -visit.logprob / max(visit.tokens, 1)
     return found
