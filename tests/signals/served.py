@@ -162,3 +162,34 @@ def echoed(body: Any) -> dict[str, Any]:
         "choices": [{"text": "t", "index": 0, "logprobs": logprobs}],
         "usage": {"prompt_tokens": len(ids)},
     }
+
+
+def llamacpp(path: str, body: Any, *, biased: bool = False, obeys: bool = True) -> Answer:
+    """Answer as llama.cpp's server does: it scores what it generates, and shows it without the bias."""
+    if path == "/v1/models":
+        meta = {"vocab_type": 2, "n_vocab": MODEL.vocabulary, "n_ctx": 256, "n_ctx_train": 512}
+        card = {"id": "/srv/models/tiny.gguf", "object": "model", "owned_by": "llamacpp", "meta": meta}
+        return ok({"object": "list", "data": [card]})
+    if path == "/tokenize":
+        return ok({"tokens": [*body["content"].encode()]})
+    if path == "/detokenize":
+        return ok({"content": bytes(body["tokens"]).decode()})
+    if path != "/completion":
+        return error(404, message="File Not Found", type="not_found_error", code=404)
+    ids, k = body["prompt"], body["n_probs"]
+    [[token, bias]] = body["logit_bias"]
+    request = ProbeRequest(
+        np.array([*ids, token]), (Span(0, len(ids), len(ids) + 1),), Want(logprob=True, topk=k)
+    )
+    [scores] = MODEL.score([request])
+    top = [_shown(int(i), float(x)) for i, x in zip(scores.topk_ids[0], scores.topk_logprobs[0], strict=True)]
+    assert bias >= 1e5
+    own = _shown(token, 0.0 if biased else float(scores.logprob[0]))
+    row = {**(own if obeys else top[0]), "top_logprobs": top}
+    return ok(
+        {"index": 0, "content": "x", "tokens": [row["id"]], "stop": True, "completion_probabilities": [row]}
+    )
+
+
+def _shown(token: int, logprob: float) -> dict[str, Any]:
+    return {"id": token, "token": f"<{token}>", "bytes": [120], "logprob": logprob}

@@ -16,7 +16,7 @@ from accredit.errors import BackendError, BudgetExceeded, ParamError
 from accredit.signals.client import Client, Limits
 from accredit.signals.endpoint import Endpoint, entropy_bounds
 from accredit.signals.request import ProbeRequest, Span, Want
-from tests.signals.served import MODEL, completion, echoed, error, ok, serving, vllm
+from tests.signals.served import MODEL, completion, echoed, error, llamacpp, ok, serving, vllm
 
 KEY = "sk-top-secret-1234567890"
 QUICK = Limits(retries=2, timeout=2.0, concurrency=2)
@@ -119,6 +119,31 @@ def test_a_server_that_echoes_is_asked_to_and_names_no_other_ids():
             list(endpoint.score([_request(want=Want(topk=3))]))
     [expected] = MODEL.score([_request()])
     np.testing.assert_allclose(mine.logprob, expected.logprob, rtol=1e-6)
+
+
+def test_llama_cpp_is_asked_token_by_token_and_gives_the_models_own_numbers():
+    requests = [_request(), _request(want=Want(logprob=True, topk=3))]
+    with serving(llamacpp) as server:
+        endpoint = Endpoint(server.url, limits=QUICK)
+        found = {s.key: s for s in endpoint.score(requests)}
+        assert ("endpoint:llamacpp", "tiny.gguf") == (endpoint.provenance.backend, endpoint.provenance.model)
+        assert (255, 50) == (endpoint.longest, endpoint.vocabulary)
+        assert "né" == endpoint.decode(endpoint.encode("né"))
+    for request, expected in zip(requests, MODEL.score(requests), strict=True):
+        for name, values in found[request.key].arrays().items():
+            np.testing.assert_allclose(values, expected.arrays()[name], rtol=1e-6)
+    asked = [body for path, body, _ in server.asked if path == "/completion"][2:]
+    assert sorted([PROMPT[:p] for p in (2, 3, 5)] * 2) == sorted(body["prompt"] for body in asked)
+
+
+def test_a_server_that_shows_probabilities_after_the_bias_is_refused():
+    with serving(lambda path, body: llamacpp(path, body, biased=True)) as server:
+        assert "after the bias, not the model's own" in _first_answer(server.url)
+
+
+def test_a_server_that_takes_another_token_is_refused():
+    with serving(lambda path, body: llamacpp(path, body, obeys=False)) as server:
+        assert "did not take the token that it was given" in _first_answer(server.url)
 
 
 @pytest.mark.parametrize("want", ["entropy", "gradnorm", "hidden", "logits:3"])
