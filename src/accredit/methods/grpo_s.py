@@ -14,7 +14,7 @@ from accredit.index import GroupStats, Index, group_members, segment_sum
 from accredit.methods._params import bounded
 from accredit.methods._registry import method
 from accredit.methods._reweight import rollout_T, signal_T
-from accredit.methods.gtpo import sides, whitened
+from accredit.methods.gtpo import sides, whitening
 from accredit.typing import BoolArray, Floats
 
 __all__ = ["grpo_s"]
@@ -69,8 +69,9 @@ def grpo_s(index: Index, params: Params) -> Parts:
     outcome = np.where(won, params.beta_1 * index.outcome_R, -params.beta_1)
     extra = np.where(won, 1.0, -1.0) * params.beta_2 * _share(index, entropy, won, counted, params.eps)
     stats = GroupStats(outcome + extra, index.group_R, index.n_groups, counted)
+    scale = whitening(stats, params.eps)[index.group_R]
     parts_R = {
-        name: whitened(GroupStats(part, index.group_R, index.n_groups, counted).centred, stats, params.eps)
+        name: GroupStats(part, index.group_R, index.n_groups, counted).centred * scale
         for name, part in (("outcome", outcome), ("entropy", extra))
     }
     parts = {name: part[index.rollout_S] for name, part in parts_R.items()}

@@ -15,9 +15,9 @@ from accredit.index import GroupStats, Index, segment_sum
 from accredit.methods._params import bounded
 from accredit.methods._registry import method
 from accredit.methods._reweight import counted_T, rollout_T, signal_T, step_mean, step_value
-from accredit.typing import BoolArray, Floats, Ints
+from accredit.typing import Array, BoolArray, Floats, Ints
 
-__all__ = ["gtpo", "sides", "whitened"]
+__all__ = ["gtpo", "sides", "whitening"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +67,22 @@ def gtpo(index: Index, params: Params) -> Parts:
 
     Source: arXiv 2508.04349; teilomillet/textpolicy.
     """
-    entropy, counted, row = signal_T(index, "entropies"), counted_T(index), rollout_T(index)
+    entropy, counted = signal_T(index, "entropies"), counted_T(index)
     won_R = index.outcome_R >= params.reward_threshold
     side_R, n = sides(index, won_R)
-    place = np.arange(row.size) - index.token_start_R1[row]
-    won = won_R[row]
-    share = _share(index, entropy, counted, won, side_R, place, params.eps)
+    won, place = _by_token(index, won_R), _places(index)
+    shaped = _share(index, entropy, counted, won, side_R, place, params.eps)
+    shaped *= _by_token(index, np.where(won_R, params.alpha_2, -params.alpha_2))
     told_R = np.where(won_R, params.alpha_1 * index.outcome_R, -params.alpha_1)
-    shaped = np.where(won, params.alpha_2, -params.alpha_2) * share
-    shaped += told_R[row]
-    stats = GroupStats(shaped, side_R[row], n, counted)
-    values = whitened(stats.centred, stats, params.eps)
-    outcome = _outcome_part(index, told_R, side_R, stats, params.eps)[row] * counted
+    shaped += _by_token(index, told_R)
+    if not counted.all():
+        shaped[~counted] = 0.0
+    stats = GroupStats(shaped, _by_token(index, side_R), n, counted)
+    scale = whitening(stats, params.eps)
+    values = stats.centred * scale[stats.ids]
+    outcome = _by_token(index, _outcome_of(index, told_R, side_R, stats) * scale[side_R])
+    if not counted.all():
+        outcome[~counted] = 0.0
     parts = {"outcome": outcome, "entropy": values - outcome}
     steps = step_mean(index, values)
 
@@ -96,7 +100,7 @@ def gtpo(index: Index, params: Params) -> Parts:
         steps=steps,
         informed_S=segment_sum(values != 0, index.step_T, index.batch.n_steps) > 0,
         findings=_pushed_down(values, won, counted),
-        extras={"shaped": shaped * counted, "position": place},
+        extras={"shaped": shaped, "position": place},
         explain=explain,
     )
 
@@ -106,19 +110,25 @@ def sides(index: Index, won_R: BoolArray) -> tuple[Ints, int]:
     return 2 * index.group_R + won_R, 2 * index.n_groups
 
 
-def whitened(values: Floats, stats: GroupStats, eps: float) -> Floats:
-    """Return values over ``sqrt(population variance of the stats + eps)``; exactly 0 in a tie.
+def whitening(stats: GroupStats, eps: float) -> Floats:
+    """Return ``1 / sqrt(population variance + eps)`` of each group; 0 in a tie ``[n]``.
 
     Args:
-        values: ``[m]``, centred.
-        stats: of the values that decide the variance, by the same ids.
+        stats: of the values.
         eps: inside the root.
     """
-    return values * _scale(stats, eps)[stats.ids]
-
-
-def _scale(stats: GroupStats, eps: float) -> Floats:
     return np.where(stats.flat, 0.0, 1.0 / np.sqrt(stats.std(ddof=0) ** 2 + eps))
+
+
+def _by_token(index: Index, values_R: Array) -> Array:
+    return np.repeat(values_R, index.tokens_R)
+
+
+def _places(index: Index) -> Ints:
+    """Return the position of each policy token in its rollout ``[T]``."""
+    found = np.arange(index.batch.n_tokens)
+    found -= _by_token(index, index.token_start_R1[:-1])
+    return found
 
 
 def _share(
@@ -140,21 +150,25 @@ def _share(
     mass = entropy + eps
     np.divide(1.0, mass, out=mass)
     np.copyto(mass, entropy, where=won)
-    if not counted.all():
+    if counted.all():
+        many = np.bincount(cell, minlength=n).astype(np.float64)
+    else:
         mass *= counted
+        many = segment_sum(counted, cell, n)
     total = segment_sum(mass, cell, n)
     total += np.repeat(eps * (np.arange(longest.size) % 2), longest)  # sides of successes are odd
-    many = segment_sum(counted, cell, n)
     factor = np.divide(many, total, out=many, where=total > 0)
     mass *= factor[cell]
     return mass
 
 
-def _outcome_part(index: Index, told_R: Floats, side_R: Ints, stats: GroupStats, eps: float) -> Floats:
-    """Return what the shaped reward has of the outcome, centred and scaled as the whole is ``[R]``."""
-    size = segment_sum(counted_T(index), rollout_T(index), len(index.batch))
-    outcome = GroupStats(told_R, side_R, stats.n, size > 0, size).centred
-    return outcome * _scale(stats, eps)[side_R]
+def _outcome_of(index: Index, told_R: Floats, side_R: Ints, stats: GroupStats) -> Floats:
+    """Return what the shaped reward has of the outcome, less its mean over the side's tokens ``[R]``."""
+    if stats.whole:
+        size = index.tokens_R.astype(np.float64)
+    else:
+        size = segment_sum(stats.use, rollout_T(index), len(index.batch))
+    return GroupStats(told_R, side_R, stats.n, size > 0, size).centred
 
 
 def _pushed_down(values: Floats, won: BoolArray, counted: BoolArray) -> tuple[Finding, ...]:
