@@ -146,6 +146,7 @@ _ROLLOUTS = (
     (0, ((_HALL, "open door", 0), (_ROOM, "take key", 1), (_KEY, "leave", 0))),
     (1, ((_HALL, "wait", 0), (_HALL, "open door", 0), (_ROOM, "take key", 1), (_KEY, "unlock chest", 0))),
 )
+_WORDS = sorted({word for _, steps in _ROLLOUTS for _, action, _ in steps for word in action.split()})
 
 
 def _example(e: Mapping[str, Any]) -> Any:
@@ -168,9 +169,15 @@ def _example(e: Mapping[str, Any]) -> Any:
 
 def _step(step: tuple[Any, ...], asked: set[str]) -> dict[str, Any]:
     (state, value), action, reward = step
-    fields = {"state": state, "action": action, "n_tokens": 2}
+    fields = {"state": state, "action": action}
+    if "tokens" not in asked or "n_tokens" in asked:
+        fields["n_tokens"] = 2
     if "step_reward" in asked:
         fields["reward"] = reward
+    if "entropies" in asked:  # the first token decides, most uncertain where the value is near a half
+        fields["entropies"] = [round(4 * value * (1 - value), 2), 0.1]
+    if "tokens" in asked and "n_tokens" not in asked:
+        fields["tokens"] = [_WORDS.index(word) for word in action.split()]
     if "value" in asked:
         fields["value"] = value
     if "prm_logits" in asked or "step_score" in asked:
