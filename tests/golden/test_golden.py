@@ -78,6 +78,10 @@ def test_every_expected_key_is_compared(path):
     for key in content["expected"]:
         changed = copy.deepcopy(content)
         values = changed["expected"][key]
+        if isinstance(values, float):
+            changed["expected"][key] = values + 1.0
+            _fails_with(changed, f"{key}: expected ")
+            continue
         last = len(values) - 1 if isinstance(values, list) else next(reversed(values))
         values[last] = None
         _fails_with(changed, f"{key}[{last}]: expected " if isinstance(values, list) else f"{key}")

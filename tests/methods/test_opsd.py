@@ -117,7 +117,8 @@ def test_the_mean_gap_is_told_with_its_interval_unless_a_mean_is_subtracted() ->
 def test_rejected_rollouts_get_0_and_rewards_do_not_matter() -> None:
     records = [one(n, logprobs=[-1.0], logprobs_teacher=[-0.5]) for n in "ab"]
     records[1]["status"] = "rejected"
-    assert [0.5, 0.0] == ac.assign(records, "opsd").tokens.tolist()
+    credit = ac.assign(records, "opsd")
+    assert [0.5, 0.0] == credit.steps.tolist() == credit.tokens.tolist()
 
 
 def test_lost_prefixes_are_counted() -> None:

@@ -93,7 +93,11 @@ def fisher_moments(
     Source: arXiv 2609.06100 section on Fisher Evidence Contrast.
     """
     _checked(divergence)
-    for name, value in (("temperature", temperature), ("top_k", 1 if top_k is None else top_k), ("chunk", chunk)):
+    for name, value in (
+        ("temperature", temperature),
+        ("top_k", 1 if top_k is None else top_k),
+        ("chunk", chunk),
+    ):
         if not value > 0:
             raise ParamError(f"{name} must be > 0, got {value!r}")
     four = (student_TV, none_TV, pos_TV, neg_TV)

@@ -89,9 +89,7 @@ def sdar(index: Index, params: Params, *, base: str | None = None) -> Parts:
     else:
         old, lost["old_is_current"] = _old(index, gap)
         loss, grad = _skill_sd(signal_where(index, "logprobs", gap.taught_S), gap.values, old)
-    untaught = ~of_steps(index, gap.taught_S)
-    loss[untaught] = 0.0
-    grad[untaught] = 0.0
+    grad[~of_steps(index, gap.taught_S)] = 0.0  # the loss is 0 there by itself
 
     def text(s: int) -> str:
         value, d = (step_value(index, x, s) for x in (loss, gap.values))
