@@ -39,7 +39,7 @@ def sections(*, small: bool) -> Mapping[str, Callable[[], dict[str, Any]]]:
             "catalogue": lambda: catalogue_section((96, 480), 1),
             "tokens": lambda: tokens_section(96, 1, tokens=13),
             "reading": lambda: reading_section(4),
-            "spans": lambda: spans_section(4, 130, 8, 1),
+            "spans": lambda: spans_section(2, 110, 8, 1),
         }
     return {
         "outcome": lambda: outcome_section((1_000, 10_000, 100_000), 9),
@@ -50,7 +50,7 @@ def sections(*, small: bool) -> Mapping[str, Callable[[], dict[str, Any]]]:
         "catalogue": lambda: catalogue_section((10_000, 100_000), 5),
         "tokens": lambda: tokens_section(77_000, 5),
         "reading": lambda: reading_section(1_000),
-        "spans": lambda: spans_section(8, 500, 256, 5),
+        "spans": lambda: spans_section(4, 400, 256, 3),
     }
 
 

@@ -329,7 +329,7 @@ def test_equal_texts_are_a_cluster_where_none_is_given() -> None:
 
 
 def test_evidence_is_on_by_default_where_it_is_given() -> None:
-    rows = [r | {"evidence": [0.9] if r["answer"] == "b" else []} for r in EXAMPLE]
+    rows = [r | {"evidence": [0.8, 1.0] if r["answer"] == "b" else []} for r in EXAMPLE]
     b = math.exp(0.9) / (math.exp(0.9) + 2)
     assert pytest.approx([1 - b, 1 - b, b, 0]) == ac.assign(rows, "siop").extras["q"].tolist()
     assert pytest.approx([2 / 3, 2 / 3, 1 / 3, 0]) == ac.assign(rows, "siop", eta=0.0).extras["q"].tolist()
