@@ -7,7 +7,6 @@ a method does not promise must be waived by name with the reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,61 +18,18 @@ from accredit.battery_samples import (
     as_rows,
     changed,
     relabelled,
-    sample_records,
     uncertain_records,
     with_reward,
 )
-from accredit.data import Batch, Credit, MethodCard
-from accredit.engine import assign, missing_needs
-from accredit.errors import AccreditError, MissingSignal, ParamError
-from accredit.methods import get_method
+from accredit.battery_subject import CheckFailed, ParamsFor, Subject
+from accredit.data import Batch, MethodCard
+from accredit.engine import missing_needs
+from accredit.errors import MissingSignal, ParamError
 from accredit.typing import Floats
 
 __all__ = ["Check", "CheckFailed", "Subject", "check_method", "checks_for"]
 
-ParamsFor: TypeAlias = Mapping[str, Any] | Callable[[list[Record]], Mapping[str, Any]]
 _TOLERANCE = 1e-9
-
-
-class CheckFailed(AccreditError, AssertionError):
-    """A method breaks a claim of the battery."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """A method under test: its name, the parameters to use, the records to use it on.
-
-    Args:
-        name: id, alias or ``"id:name=value"``.
-        params: parameters, or a function from records to parameters (a method that needs one
-            number a group, say).
-        seed: of the made-up rollouts.
-        decorate: adds to the made-up records what the method needs beyond the known fields.
-    """
-
-    name: str
-    params: ParamsFor = field(default_factory=dict)
-    seed: int = 0
-    decorate: Callable[[list[Record]], list[Record]] = list
-
-    @property
-    def card(self) -> MethodCard:
-        """The method's card."""
-        return get_method(self.name)[0].card
-
-    def records(self, sample: str = "mixed") -> list[Record]:
-        """Return made-up records of a sample kind (see `accredit.battery_samples.SAMPLES`)."""
-        return self.decorate(sample_records(sample, self.seed))
-
-    def run(self, records: list[Record], **extra: Any) -> Credit:
-        """Return the credit of these records."""
-        params = self.params(records) if callable(self.params) else self.params
-        return assign(Batch.from_records(records, strict=True), self.name, **{**params, **extra})
-
-    def by_id(self, records: list[Record], **extra: Any) -> dict[str, Floats]:
-        """Return each rollout's step credit by id."""
-        credit = self.run(records, **extra)
-        return dict(zip(credit.batch.ids, credit.by_rollout(), strict=True))
 
 
 def check_method(
@@ -297,8 +253,8 @@ def _unrewarded(subject: Subject) -> None:
     records = subject.records()
     bare = [{k: v for k, v in r.items() if k != "reward"} for r in records]
     other = [r | {"reward": float(i % 3) if i % 4 else None} for i, r in enumerate(records)]
-    for changed in (bare, other):
-        _same_by_id(subject, "rewards are irrelevant", subject.by_id(records), subject.by_id(changed))
+    for moved in (bare, other):
+        _same_by_id(subject, "rewards are irrelevant", subject.by_id(records), subject.by_id(moved))
 
 
 @_claim("unscored and rejected rollouts get 0 and join no statistics", _rewarded)
