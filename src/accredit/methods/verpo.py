@@ -90,7 +90,7 @@ class _Contrast:
     yields="token",
     tags={"reweights"},
     cites="arXiv:2609.06100",
-    loss="evidence",
+    loss="forward_kl",
 )
 def verpo(index: Index, params: Params, *, base: str | None = None) -> Parts:
     """Fisher Evidence Contrast, as modulation of the advantage.
