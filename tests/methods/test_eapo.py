@@ -158,6 +158,26 @@ def test_what_it_cannot_do_is_refused(more, says):
 def test_it_does_the_opposite_of_hapo_on_the_same_failure():
     records = [one("a", 1.0, [0.0, 0.5, 2.0]), one("b", -1.0, [0.1, 0.4, 3.0])]
     hapo, eapo = (ac.assign(records, name, base=RAW).tokens[3:] for name in ("hapo", "eapo"))
+    success = ac.assign(records, "eapo", base=RAW).tokens[:3]
+    assert pytest.approx([0.565578, 0.729584, 1.704838], abs=1e-5) == success.tolist()
     assert near([-0.9, -0.9, -1.1]) == hapo.tolist()
     assert pytest.approx([-1.427858, -1.204934, -0.367208], abs=1e-5) == eapo.tolist()
     assert -3.0 == pytest.approx(eapo.sum())
+
+
+def test_under_a_base_by_step_every_step_keeps_its_mean():
+    rng = np.random.default_rng(0)
+    records = [
+        {
+            "id": f"r{r}",
+            "group": "g",
+            "reward": float(r % 2),
+            "steps": [
+                {"state": "xy"[t % 2], "entropies": rng.exponential(1, 3).tolist()} for t in range(r + 1)
+            ],
+        }
+        for r in range(4)
+    ]
+    credit = ac.assign(records, "eapo", base="gigpo")
+    np.testing.assert_allclose(credit.steps, ac.assign(records, "gigpo").steps, atol=1e-12)
+    assert (credit.parts["entropy"] != 0).all()
