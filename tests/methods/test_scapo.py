@@ -149,6 +149,19 @@ def test_order_and_names_of_alterations_change_nothing() -> None:
     np.testing.assert_allclose(run(EXAMPLE).tokens, run(other).tokens, rtol=1e-12)
 
 
+def test_groups_that_interleave_are_standardised_as_groups() -> None:
+    rng = np.random.default_rng(0)
+    rows = [
+        rollout(f"r{i}", float(i % 3), logs(rng.random(5).tolist()), x=logs(rng.random(5).tolist()))
+        | {"group": "gh"[i % 2]}
+        for i in range(8)
+    ]
+    mixed = run(rows).tokens_by_rollout()
+    for start in (0, 1):
+        for got, wanted in zip(mixed[start::2], run(rows[start::2]).tokens_by_rollout(), strict=True):
+            np.testing.assert_allclose(got[0], wanted[0], rtol=1e-9)
+
+
 def test_drift_is_symmetric_and_its_two_forms_agree() -> None:
     swapped = [rollout(f"r{i}", 2.0 - 2 * i, logs(P1[i]), para=logs(P0[i])) for i in range(2)]
     one = [rollout(f"r{i}", 2.0 - 2 * i, logs(P0[i]), para=logs(P1[i])) for i in range(2)]
