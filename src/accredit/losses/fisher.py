@@ -50,7 +50,7 @@ def directions(
 
     Example:
         >>> none, pos, neg = (np.log([q]) for q in ([.4, .35, .25], [.2, .6, .2], [.6, .2, .2]))
-        >>> [d.round(6).tolist() for d in directions(none, pos, neg)]
+        >>> [(d.round(6) + 0.0).tolist() for d in directions(none, pos, neg)]
         [[[-0.4, 0.4, 0.0]], [[0.0, 0.05, -0.05]]]
     """
     logs = [log_softmax(x, temperature) for x in (none_TV, pos_TV, neg_TV)]
