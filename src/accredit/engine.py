@@ -171,6 +171,7 @@ def _refuse(
     if "reweights" in card.tags:
         under = get_method(base or "grpo")[0].card
         _refuse_unmet(batch, under, key)
+        _refuse_inferred(batch, under)
     sizes = np.bincount(batch.group_R) if len(batch) else np.zeros(0, np.int64)
     if "group" in card.tags and "singleton" not in given and len(batch) > 1 and sizes.max() < 2:
         raise DataError(

@@ -202,6 +202,9 @@ def test_methods_that_compare_the_samplers_log_probabilities_refuse(path):
     assert ac.assign(batch, "grpo").tokens.any()
     with pytest.raises(DataError, match="ACC404"):
         ac.assign(_rescored(batch), "relace")
+    entropies = _rescored(batch).with_column("entropies", np.ones(batch.n_tokens))
+    with pytest.raises(DataError, match="ACC404"):
+        ac.assign(entropies, "hapo", base="relace")  # the method under a reweighter, too
     assert ac.assign(_rescored(batch, {"probe": "model"}), "relace").steps.size == 2  # one scorer, twice
 
 
