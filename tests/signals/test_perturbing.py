@@ -99,10 +99,27 @@ def test_items_of_a_list_change_places_and_nothing_else():
     found = perturbed("reordered", text)
     assert found != text
     assert sorted(text.splitlines()) == sorted(found.splitlines())
-    numbered = perturbed("reordered", "1. walk\n2. run")
-    assert "1. run\n2. walk" == numbered
     [commands] = [line for line in perturbed("reordered", TASK).splitlines() if line.startswith("Possible")]
     assert {"take apple", "drop apple", "open door"} == set(commands.partition(": ")[2].split(", "))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1. walk\n2. run",
+        "Follow these steps:\n- walk\n- run",
+        "Your last commands: go west, go east",
+        "Your task: because you are ready, open the chest. Then, eat the bear, and rest.",
+    ],
+)
+def test_what_has_an_order_keeps_it(text):
+    """A task of several sentences with commas was once taken for a list."""
+    assert [None] * 5 == [perturbed("reordered", text, seed) for seed in range(5)]
+
+
+def test_titles_of_several_words_keep_their_names():
+    """A room called "Laundry Place" became "Laundry Mira"."""
+    assert perturbed("renamed", "-= Laundry Place =-\nYou enter the Laundry Place now.") is None
 
 
 def test_sentences_change_places_only_where_none_leans_on_another():

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from typing import TypeAlias
 
@@ -26,8 +27,10 @@ _NUMBER_WORDS = frozenset(
 )
 _WORD = re.compile(r"[^\W\d_]+")
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+|$|(?=\n))")
-_ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
-_COMMAS = re.compile(r"^(?P<head>[^:\n]{1,80}:\s+)(?P<items>[^,\n:]+(?:, [^,\n:]+)+)$", re.MULTILINE)
+_ITEM = re.compile(r"^\s*[-*•]\s+")
+_COMMAS = re.compile(r"^(?P<head>[^:\n]{1,80}:\s+)(?P<items>[^,\n:.!?]+(?:, [^,\n:.!?]+)+)$", re.MULTILINE)
+# Lists under such a word are in an order that means something.
+_ORDERED = frozenset("last previous history step steps sequence order done path route so far plan".split())
 # A sentence with one of these leans on the one before it.
 _LEANS = frozenset(
     "then next after before finally later afterwards first second third last it its this that these those he "
@@ -239,13 +242,18 @@ def _replaced(text: str, mapping: Mapping[str, str]) -> str:
 
 
 def _new_names(text: str, rng: Random, kept: Kept) -> dict[str, str]:
-    """Return new names of capitalised words that also stand inside a sentence."""
+    """Return new names of capitalised words that recur, also inside a sentence, and are in no title."""
+    words = [m for m in _WORD.finditer(text) if m.group()[0].isupper()]
+    pairs = [(a.group(), b.group()) for a, b in pairwise(words) if text[a.end() : b.start()] == " "]
+    titled = {word for pair in pairs for word in pair}
+    times = Counter(m.group() for m in words)
     inside = {
         m.group()
-        for m in _WORD.finditer(text)
-        if m.group()[0].isupper()
-        and m.group()[1:].islower()
+        for m in words
+        if m.group()[1:].islower()
         and len(m.group()) >= 3
+        and times[m.group()] >= 2
+        and m.group() not in titled
         and re.search(r"[\w,;]['’\"(]? +['’\"(]?$", text[: m.start()])
     }
     old = sorted(w for w in inside if w.lower() not in kept.words | _NUMBER_WORDS | _LEANS)
@@ -254,24 +262,23 @@ def _new_names(text: str, rng: Random, kept: Kept) -> dict[str, str]:
 
 
 def _items_moved(text: str, rng: Random) -> str | None:
+    """Return the text with the items of its first list, one a line, in another order."""
     lines = text.split("\n")
-    places = [i for i, line in enumerate(lines) if _ITEM.match(line)]
-    marks = [(_ITEM.match(lines[i]) or [""])[0] for i in places]
-    bodies = [lines[i][len(mark) :] for i, mark in zip(places, marks, strict=True)]
-    moved = _moved(bodies, rng)
-    if moved is None:
+    first = next((i for i, line in enumerate(lines) if _ITEM.match(line)), None)
+    if first is None or (first and _ORDERED & _lower_words(lines[first - 1])):
         return None
-    for i, mark, body in zip(places, marks, moved, strict=True):
-        lines[i] = mark + body
-    return "\n".join(lines)
+    last = next((i for i in range(first, len(lines)) if not _ITEM.match(lines[i])), len(lines))
+    moved = _moved(lines[first:last], rng)
+    return None if moved is None else "\n".join([*lines[:first], *moved, *lines[last:]])
 
 
 def _commas_moved(text: str, rng: Random) -> str | None:
-    found = _COMMAS.search(text)
-    moved = _moved(found["items"].split(", "), rng) if found else None
-    if found is None or moved is None:
-        return None
-    return text[: found.start("items")] + ", ".join(moved) + text[found.end("items") :]
+    """Return the text with the items of a list in one line ("Possible commands: go, stay") moved."""
+    for found in _COMMAS.finditer(text):
+        moved = None if _ORDERED & _lower_words(found["head"]) else _moved(found["items"].split(", "), rng)
+        if moved is not None:
+            return text[: found.start("items")] + ", ".join(moved) + text[found.end("items") :]
+    return None
 
 
 def _sentences_moved(text: str, rng: Random) -> str | None:
