@@ -37,7 +37,7 @@ def test_estimates_agree_with_exact_values_within_their_errors(markov: bool) -> 
     assert found.k.min() == 60
 
 
-def drawn(k: int, *, steps: int = 200, seed: int = 0) -> tuple[Estimates, np.ndarray]:
+def drawn(k: int, *, steps: int = 3000, seed: int = 0) -> tuple[Estimates, np.ndarray]:
     """Estimates of states worth 0.2 to 0.8, k outcomes of 0 and 1 a side; and the true A."""
     rng = np.random.default_rng(seed)
     v = rng.uniform(0.2, 0.8, steps)
@@ -55,7 +55,7 @@ def test_few_continuations_are_never_called_truth_and_many_are(k: int, said: str
     found, true = drawn(k)
     assert found.verdict().startswith(said)
     reached = float(np.corrcoef(found.advantage, true)[0, 1])
-    assert found.ceiling == pytest.approx(reached, abs=0.12)
+    assert found.ceiling == pytest.approx(reached, abs=0.06)
 
 
 def test_the_price_of_an_interval_is_that_of_the_normal_law() -> None:
