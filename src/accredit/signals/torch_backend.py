@@ -25,6 +25,7 @@ from accredit.typing import Array
 __all__ = ["TransformersBackend"]
 
 _OFFERS = frozenset({"logprob", "entropy", "gradnorm", "topk", "logits", "hidden_at", "hidden_before"})
+_ALL = 1 << 20  # a budget that a few short rows never fill
 _SAMPLED = 4096  # values of each weight tensor that its fingerprint reads
 
 
@@ -277,7 +278,7 @@ class TransformersBackend:
             ProbeRequest(np.concatenate([start, [i, i + 1]]), (Span(0, 5, 7),), Want(logprob=True))
             for i in (2, 3)
         ]
-        rows = packed(asks, self.batch_tokens, share=False)
+        rows = packed(asks, _ALL, share=False)
         ids = self._torch.from_numpy(np.stack([row.ids() for row in rows])).to(self.model.device)
         with self._quiet():
             whole = self.model(input_ids=ids, use_cache=False).logits.float()
@@ -290,7 +291,7 @@ class TransformersBackend:
                     hint="This architecture does more after its last layer than is known here",
                 )
             try:
-                shared = self._states(packed(asks, self.batch_tokens), ())[-1][0]
+                shared = self._states(packed(asks, _ALL), ())[-1][0]
             except (RuntimeError, ValueError, TypeError):
                 return False  # this attention takes no mask of blocks
             return self._near(shared[:7], states[0]) and self._near(shared[7:], states[1, 5:])

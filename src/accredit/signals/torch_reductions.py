@@ -10,6 +10,7 @@ from accredit.signals.request import Want
 
 __all__ = ["chosen_logprobs", "reduced_states"]
 
+_HEAD_BYTES, _CACHE_BYTES, _DEVICE_BYTES = 1 << 26, 1 << 21, 1 << 28  # of float32 logits
 Head: TypeAlias = Callable[[Any], Any]  # states [n, d] -> float32 logits [n, V]
 
 
@@ -28,10 +29,29 @@ def reduced_states(
     """
     import torch
 
-    size = rows_at_a_time(vocabulary)
-    pieces = [*row_pieces(len(states), size)] or [slice(0, 0)]
-    parts = [_reduced(head(states[s]), chosen[s], want, temperature) for s in pieces]
+    size, block = _sizes(states, vocabulary)
+    parts = [
+        part
+        for piece in [*row_pieces(len(states), size)] or [slice(0, 0)]
+        for part in _blocks(head(states[piece]), chosen[piece], want, temperature, block)
+    ]
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def _blocks(logits: Any, chosen: Any, want: Want, temperature: float, size: int) -> list[dict[str, Any]]:
+    pieces = [*row_pieces(len(logits), size)] or [slice(0, 0)]
+    return [_reduced(logits[s], chosen[s], want, temperature) for s in pieces]
+
+
+def _sizes(states: Any, vocabulary: int) -> tuple[int, int]:
+    """Rows that the head makes at once, and rows of these that are reduced at once.
+
+    A CPU multiplies many rows best, and goes over them again and again best while they are in its cache.
+    """
+    if states.device.type == "cpu":
+        return rows_at_a_time(vocabulary, _HEAD_BYTES), rows_at_a_time(vocabulary, _CACHE_BYTES)
+    size = rows_at_a_time(vocabulary, _DEVICE_BYTES)
+    return size, size
 
 
 def _reduced(logits: Any, chosen: Any, want: Want, temperature: float) -> dict[str, Any]:
@@ -86,6 +106,6 @@ def chosen_logprobs(head: Head, states: Any, chosen: Any, temperature: float, vo
         logits = head(rows) / temperature
         return logits.gather(1, ids[:, None])[:, 0] - logits.logsumexp(1)
 
-    pieces = row_pieces(len(states), rows_at_a_time(vocabulary))
+    pieces = row_pieces(len(states), _sizes(states, vocabulary)[0])
     parts = [checkpoint(piece, states[s], chosen[s], use_reentrant=False) for s in pieces]
     return torch.cat(parts) if parts else states.new_zeros(0, dtype=torch.float32)
