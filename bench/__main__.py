@@ -50,7 +50,7 @@ def sections(*, small: bool) -> Mapping[str, Callable[[], dict[str, Any]]]:
         "catalogue": lambda: catalogue_section((10_000, 100_000), 5),
         "tokens": lambda: tokens_section(77_000, 5),
         "reading": lambda: reading_section(1_000),
-        "spans": lambda: spans_section(4, 400, 256, 3),
+        "spans": lambda: spans_section(4, 300, 256, 3),
     }
 
 
