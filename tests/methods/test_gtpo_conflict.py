@@ -117,3 +117,9 @@ def test_options_divide_and_entropy_terms():
     assert pytest.approx([2 * (a - 0.03)] * 2 + [a - 0.03, 0, 0, 0]) == termed.tokens.tolist()
     with pytest.raises(ac.AccreditError, match="no step has entropies"):
         ac.assign([ids("a", 1, [1]), ids("b", 0, [1])], "gtpo-conflict", entropy_terms=True)
+
+
+def test_a_run_ends_at_its_first_gap_but_its_tokens_stay_partners():
+    rows = [ids("a", 1, [5, 1, 6, 0]), ids("b", 0, [5, 2, 6, 7]), ids("c", 1, [5, 2, 9, 9])]
+    weight = ac.assign(rows, "gtpo-conflict").extras["weight"]
+    assert [2, 1, 1, 1, 0, 0, 0, 1, 2, 2, 1, 1] == weight.tolist()
