@@ -13,7 +13,8 @@ import numpy as np
 
 import accredit
 from accredit.data import Batch, Credit, Explanation, Finding, MethodCard, Parts, Rollout
-from accredit.data.vocabulary import NAMED_SIGNALS, ROLLOUT_FIELDS, STEP_FIELDS, is_named_signal
+from accredit.data.likeness import require_alike
+from accredit.data.vocabulary import NAMED_SIGNALS, ROLLOUT_FIELDS, STEP_FIELDS, column_of, is_named_signal
 from accredit.errors import DataError, MissingSignal, ParamError
 from accredit.index import Index, Key, OutcomeInSteps, has_score_R, key_column
 from accredit.methods import Method, get_method
@@ -168,10 +169,12 @@ def _refuse(
         raise ParamError(f"method {card.id!r} takes no base method")
     _refuse_unmet(batch, card, key)
     _refuse_inferred(batch, card)
+    _refuse_unlike(batch, card)
     if "reweights" in card.tags:
         under = get_method(base or "grpo")[0].card
         _refuse_unmet(batch, under, key)
         _refuse_inferred(batch, under)
+        _refuse_unlike(batch, under)
     sizes = np.bincount(batch.group_R) if len(batch) else np.zeros(0, np.int64)
     if "group" in card.tags and "singleton" not in given and len(batch) > 1 and sizes.max() < 2:
         raise DataError(
@@ -204,6 +207,21 @@ def _refuse_inferred(batch: Batch, card: MethodCard) -> None:
         code="ACC404",
         hint="Read without --allow-retokenized, or record token ids while sampling",
     )
+
+
+def _refuse_unlike(batch: Batch, card: MethodCard) -> None:
+    """Refuse log-probabilities that were made differently, where a method takes their difference."""
+    fields = [field for need in sorted(card.needs) for field in need.split("|") if "logprob" in field]
+    names = [name for field in fields for name in _columns_of(batch, field) if batch.has(name)]
+    for name in names[1:]:
+        one, other = batch.column(names[0]).provenance, batch.column(name).provenance
+        require_alike(names[0], one, name, other, allow=("weights", "model"))
+
+
+def _columns_of(batch: Batch, field: str) -> list[str]:
+    if field == NAMED_SIGNALS:
+        return [name for name in sorted(batch.columns) if is_named_signal(name)]
+    return [column_of(field)]
 
 
 def _spoken(needs: list[str]) -> str:

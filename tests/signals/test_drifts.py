@@ -156,3 +156,26 @@ def test_drift_of_columns_at_other_temperatures_is_refused():
     batch = batch.with_column("logprob_T", batch.logprob_T, {"temperature": 2.0})
     with pytest.raises(DataError, match="ACC754"):
         drift(ac.probe(batch, SHARP))
+
+
+STEP = {"state": "s", "tokens": [1, 2]}
+
+
+def _compared(**temperatures):
+    """Rollouts with a policy's and a teacher's log-probs, made by fake models."""
+    records = [{"id": str(i), "group": "g", "reward": i, "steps": [STEP]} for i in range(2)]
+    batch = Batch.from_records(records)
+    for seed, (field, temperature) in enumerate(temperatures.items()):
+        made = FakeBackend(seed=seed, temperature=temperature).provenance.to_dict()
+        batch = batch.with_column(field, [-1.0] * batch.n_tokens, made)
+    return batch
+
+
+def test_methods_refuse_log_probs_of_unlike_origin_and_take_those_of_another_teacher():
+    ac.assign(_compared(logprobs=1.0, logprobs_teacher=1.0), "rlsd")
+    apart = _compared(logprobs=1.0, logprobs_teacher=2.0)
+    with pytest.raises(DataError, match=r"ACC754: logprob_T and logprobs_teacher_T.*temperature"):
+        ac.assign(apart, "rlsd")
+    unsaid = apart.with_column("logprobs_teacher", apart.logprobs_teacher_T)
+    ac.assign(unsaid, "rlsd")
+    ac.assign(apart, "grpo")

@@ -119,6 +119,7 @@ def command(
     """
     import accredit as ac
     from accredit.signals import checkup, context_of
+    from accredit.signals.job import finish
 
     refuse_input(out, file)
     batch = ac.read(file, format=format, strict=strict, mapping=mapping_of(mapping), group_size=group_size)
@@ -133,7 +134,8 @@ def command(
     }
     scored = _probed(batch, backend, out, paired=paired, resume=resume, hidden_dtype=hidden_dtype, **keywords)
     checks = checkup(scored, backend, tolerance=tolerance)
-    _written(scored.annotated((*scored.findings, *checks.findings()), scored.excluded), out)
+    finish(scored.annotated((*scored.findings, *checks.findings()), scored.excluded), out, out + JOURNAL)
+    note(f"wrote {out}")
     document = _document(file, batch, scored, checks)
     _show(document, as_json)
     return FINDINGS if any(f["severity"] != "info" for f in document["findings"]) else 0
@@ -177,18 +179,6 @@ def _probed(
                 f"what was done is kept in {out}{JOURNAL}: the same command with --resume goes on from there"
             )
             raise
-
-
-def _written(batch: Batch, out: str) -> None:
-    from glob import escape
-    from pathlib import Path
-
-    from accredit.store.batches import save_batch
-
-    save_batch(batch, out)
-    for journal in Path(out).parent.glob(f"{escape(Path(out).name)}{JOURNAL}*"):
-        journal.unlink()
-    note(f"wrote {out}")
 
 
 def _document(file: str, batch: Batch, scored: Batch, checks: Any) -> dict[str, Any]:

@@ -58,5 +58,5 @@ def require_alike(
         raise DataError(
             f"{first} and {second} must not be subtracted: they differ in {told}",
             code="ACC754",
-            hint=f"Score both with the same back end, or allow it by name: {', '.join(apart)}",
+            hint="Score both with the same back end; a column that is given without provenance says nothing",
         )

@@ -11,18 +11,21 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from accredit.data import Batch
 from accredit.errors import BackendError
 from accredit.signals.batching import buckets, packed
 from accredit.signals.request import Backend, ProbeRequest
+from accredit.store.batches import save_batch
 from accredit.store.journal import LineJournal
 from accredit.typing import Array
 
-__all__ = ["SCHEMA", "Answers", "Progress", "Unit", "run", "scoring_units", "units_digest"]
+__all__ = ["SCHEMA", "Answers", "Progress", "Unit", "finish", "run", "scoring_units", "units_digest"]
 
 SCHEMA = "accredit.probe-journal/1"
 Progress: TypeAlias = Callable[[int, int, str], None]
@@ -126,6 +129,19 @@ def _scoring(backend: Backend, requests: Sequence[ProbeRequest]) -> Unit:
         return [(scores.key, scores.arrays()) for scores in backend.score(requests)]
 
     return Unit(tuple(r.key for r in requests), sum(r.ids.size for r in requests), work)
+
+
+def finish(batch: Batch, out: str | Path, journal: str | Path) -> None:
+    """Write a job's result, then remove its journals: work is lost at no moment.
+
+    Args:
+        batch: what the job made.
+        out: file of it, see `save_batch`.
+        journal: of the job; journals of its parts have this name and more.
+    """
+    save_batch(batch, out)
+    for path in Path(journal).parent.glob(f"{escape(Path(journal).name)}*"):
+        path.unlink()
 
 
 def _packed(arrays: Mapping[str, Array]) -> dict[str, list[Any]]:
