@@ -227,7 +227,21 @@ def hidden(records: list[Record]) -> list[Record]:
 
 
 # Methods (and presets) that need more than their id; all others run with their defaults.
+def _with_cuts(records: list[Record]) -> list[Record]:
+    """Values before the first token of every other step, and in the middle of long ones."""
+    found = []
+    for record in records:
+        steps = []
+        for t, step in enumerate(record["steps"]):
+            points = [-1, 1] if len(step["tokens"]) > 2 else [-1]
+            values = [step["value"], 0.25][: len(points)]
+            steps.append(step | ({"cutpoints": points, "cutpoint_values": values} if t % 2 == 0 else {}))
+        found.append(record | {"steps": steps})
+    return found
+
+
 CASES = (
+    Case("spo-chain", decorate=_with_cuts),
     Case("dr-grpo", waive={SCALE_FREE: "the mean-only form keeps the scale of the rewards"}),
     Case("grpo:scale=batch", waive={LOCAL: BATCHWISE}),
     Case(

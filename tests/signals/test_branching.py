@@ -11,7 +11,8 @@ from accredit.data import Batch
 from accredit.errors import DataError
 from accredit.index import Forks, Index
 from accredit.oracle import solve
-from accredit.planners import Answer, Outcome, Place, Request, Visit, place_at
+from accredit.planners import Answer, Outcome, Place, Request, Visit
+from accredit.planners.growing import places_before
 from accredit.signals.continuation import Alone, Engine, Player, Replay
 from accredit.signals.continuation.branching import branched, with_branches
 from accredit.worlds import TabularWorld, make, make_policy
@@ -90,9 +91,11 @@ def test_branches_of_branches_make_one_tree_whose_root_is_unbiased(family: str) 
     batch = Batch.from_records(roots)
     before = 0
     for turn in (1, 2):
-        latest, before = list(batch.records())[before:], len(batch)
-        places = [place_at(r, 1) for r in latest if len(r["steps"]) > 1]
-        batch = with_branches(batch, engine.run([Request(p, arm=str(turn), record=True) for p in places]))
+        index = Index(batch)
+        latest = (index.rollout_S >= before) & (index.position_S == 1)
+        places, before = places_before(index, np.flatnonzero(latest)), len(batch)
+        asked = [Request(p, arm=str(turn), shared=False, record=True) for p in places]
+        batch = with_branches(batch, engine.run(asked))
     index = Index(batch)
     forks = Forks(index, "links")
     assert forks.leaves_N[: index.n_groups].max() == 3
@@ -101,11 +104,3 @@ def test_branches_of_branches_make_one_tree_whose_root_is_unbiased(family: str) 
     error = roots_mean.std(ddof=1) / np.sqrt(roots_mean.size)
     assert abs(roots_mean.mean() - solve(task, policy).value) <= 3.5 * error
     assert batch.columns["policy_version_R"].item(0) == engine.crew.versions["actor"]
-
-
-def test_a_place_that_cannot_be_reached_again_is_refused() -> None:
-    with pytest.raises(DataError, match="has 3 steps"):
-        place_at(root(), 4)
-    with pytest.raises(DataError, match="1 of those before it without an action"):
-        place_at(root() | {"steps": [{"state": "a"}, {"state": "b"}]}, 1)
-    assert place_at(root() | {"final_state": "end"}, 3).state == "end"

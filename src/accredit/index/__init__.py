@@ -9,6 +9,7 @@ from accredit.index.groups import GroupStats, flat_groups
 from accredit.index.rewards import carrier_S, has_score_R, token_returns, token_rewards
 from accredit.index.segments import discounted_sum, last_of_row, row_of, segment_sum, shifted
 from accredit.index.states import NORMALISERS, Key, key_column, similar_clusters, state_codes, word_keys
+from accredit.index.turns import step_entropy
 
 __all__ = [
     "NORMALISERS",
@@ -35,6 +36,7 @@ __all__ = [
     "shifted",
     "similar_clusters",
     "state_codes",
+    "step_entropy",
     "token_returns",
     "token_rewards",
     "tree_R",

@@ -1,6 +1,8 @@
 """Credit methods: one file a method, pure functions from an Index to Parts."""
 
 from accredit.methods import (
+    at2po,
+    bpo,
     crbc,
     dcsd,
     eapo,
@@ -37,7 +39,15 @@ from accredit.methods import (
     sdar,
     shear,
     siop,
+    spo,
+    spo_chain,
     td,
+    tree_grpo,
+    treeadv,
+    treepo,
+    treeps,
+    treerl,
+    treerpo,
     uniopsd,
     verpo,
 )
@@ -55,7 +65,9 @@ from accredit.methods._registry import Method, catalog, doc_of, get_method, meth
 __all__ = [
     "GroupParams",
     "Method",
+    "at2po",
     "bounded",
+    "bpo",
     "catalog",
     "choice",
     "contradictions",
@@ -102,7 +114,15 @@ __all__ = [
     "sdar",
     "shear",
     "siop",
+    "spo",
+    "spo_chain",
     "td",
+    "tree_grpo",
+    "treeadv",
+    "treepo",
+    "treeps",
+    "treerl",
+    "treerpo",
     "uniopsd",
     "verpo",
 ]

@@ -1,7 +1,7 @@
 """Pure ask/tell rules that say which continuations to buy next; an engine executes what they ask."""
 
 from accredit.planners.asking import Answer, Outcome, Place, Planner, Request, Visit
-from accredit.planners.branching import branched, place_at, with_branches
+from accredit.planners.branching import branched, with_branches
 
 __all__ = [
     "Answer",
@@ -11,6 +11,5 @@ __all__ = [
     "Request",
     "Visit",
     "branched",
-    "place_at",
     "with_branches",
 ]

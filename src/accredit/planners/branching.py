@@ -9,7 +9,7 @@ from accredit.data import Batch
 from accredit.errors import DataError
 from accredit.planners.asking import Answer, Outcome, Place, Request, Visit
 
-__all__ = ["branched", "place_at", "with_branches"]
+__all__ = ["branched", "with_branches"]
 
 _STATUS = {"truncated": "truncated", "illegal": "failed"}
 
@@ -89,42 +89,6 @@ def with_branches(
         return batch
     provenance = {**batch.provenance, "branches": len(more)}
     return Batch.concat([batch, Batch.from_records(more)]).with_provenance(provenance)
-
-
-def place_at(record: Mapping[str, Any], step: int) -> Place:
-    """Return the state before one step of a recorded rollout, as a place to go on from.
-
-    Its key is the rollout and the step: what comes after may depend on all that came before.
-
-    Args:
-        record: native; its `start` is the seed of the episode's start, 0 where it has none.
-        step: 0-based.
-
-    Raises:
-        DataError: if the rollout is shorter, or an earlier step does not say what was done.
-
-    Example:
-        >>> place_at({"id": "a", "group": "g", "steps": [{"state": "s", "action": "x"}, {"state": "t"}]}, 1)
-        Place(group='g', key='a/1', actions=('x',), start=0, state='t', rollout='a', step=1)
-    """
-    steps, name = record["steps"], str(record["id"])
-    actions = [s.get("action") for s in steps[:step]]
-    if not 0 <= step <= len(steps) or None in actions:
-        raise DataError(
-            f"rollout {name!r} cannot be gone on from step {step}: it has {len(steps)} steps, "
-            f"{actions.count(None)} of those before it without an action",
-            hint="Give `action` in every step",
-        )
-    state = steps[step].get("state") if step < len(steps) else record.get("final_state")
-    return Place(
-        str(record["group"]),
-        f"{name}/{step}",
-        tuple(map(str, actions)),
-        int(record.get("start") or 0),
-        "" if state is None else str(state),
-        name,
-        step,
-    )
 
 
 def _beginning(place: Place, known: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -1,0 +1,412 @@
+"""Credit from trees of rollouts: four slots that the tree methods fill.
+
+(1) leaf transform: what a rollout's outcome counts as; (2) node value: a mean over what lies below a
+node; (3) node credit: a node's value against its parent's, its root's or its siblings'; (4) after: a
+divisor or a whitening.  A method names its choice of each; ``docs/methods/treerl.md`` has the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from accredit.data import Explanation, Finding, Member, Parts, Term
+from accredit.index import Forks, GroupStats, Index, tree_R
+from accredit.methods._params import choice
+from accredit.typing import Array, BoolArray, Floats, Ints
+
+__all__ = [
+    "CREDITS",
+    "LEAVES",
+    "Grove",
+    "Leaves",
+    "TreeParams",
+    "Values",
+    "child_mean",
+    "credited",
+    "divisor",
+    "grown",
+    "leaf_mean",
+    "siblings",
+    "to_parent",
+    "to_root",
+    "value",
+    "wording",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeParams:
+    """What every tree method decides about the trees themselves."""
+
+    truncated: str = choice(
+        "keep", "drop", doc="truncated rollouts: reward as recorded, or left out with credit 0"
+    )
+    merge: str = choice(
+        "auto",
+        "node",
+        "links",
+        "equal",
+        doc="steps are shared by `node`, by `parent` and `fork_step`, or where state and action and all "
+        "before them are equal; auto = the first of these that the rollouts have",
+    )
+    nodes: str = choice(
+        "segment", "step", doc="a node is all that lies between two forks, or one step; `node` fields decide"
+    )
+    trees: str = choice(
+        "group", "links", doc="without `tree` fields: one tree a task; or one a rollout that is no fork"
+    )
+
+
+@dataclass(frozen=True)
+class Grove:
+    """The trees of a batch and the outcomes of their leaves.
+
+    Args:
+        index: of the batch.
+        forks: its trees; each has one root.
+        outcome_R: score of each rollout ``[R]``, reward units.
+        counted_R: rollouts that count ``[R]``; the others are in no mean and get 0.
+    """
+
+    index: Index
+    forks: Forks
+    outcome_R: Floats
+    counted_R: BoolArray
+
+    @property
+    def tree_R(self) -> Ints:
+        """Tree of each rollout ``[R]``; its root is the node of that number."""
+        return self.forks.index.group_R
+
+    @cached_property
+    def in_tree(self) -> GroupStats:
+        """The outcomes by tree."""
+        return GroupStats(self.outcome_R, self.tree_R, self.forks.index.n_groups, self.counted_R)
+
+    @cached_property
+    def in_prompt(self) -> GroupStats:
+        """The outcomes by task."""
+        return GroupStats(self.outcome_R, self.index.group_R, self.index.n_groups, self.counted_R)
+
+    @cached_property
+    def prompt_N(self) -> Ints:
+        """Task of each node ``[N]``."""
+        found = np.zeros(self.forks.index.n_groups, np.int64)
+        found[self.tree_R] = self.index.group_R
+        return found[self.forks.group_N]
+
+    @cached_property
+    def leaves_N(self) -> Floats:
+        """Number of counted rollouts through each node ``[N]``."""
+        return self.forks.sum_below(self.counted_R.astype(np.float64))
+
+    @cached_property
+    def inner_N(self) -> BoolArray:
+        """Nodes that are no roots ``[N]``."""
+        found: BoolArray = self.forks.parent_N >= 0
+        return found
+
+    @cached_property
+    def shared_N(self) -> BoolArray:
+        """Nodes below a root that several counted rollouts pass ``[N]``."""
+        return self.inner_N & (self.leaves_N > 1)
+
+    @cached_property
+    def informed_S(self) -> BoolArray:
+        """Steps whose node, or the one above it, is shared ``[S]``."""
+        near = self.shared_N | (self.inner_N & self.shared_N[self.forks.parent_N])
+        return near[self.forks.node_S] & self.counted_R[self.index.rollout_S]
+
+    @cached_property
+    def fallbacks(self) -> Mapping[str, int]:
+        """Number of trees of one leaf, and of trees that share no step below the root."""
+        branched = np.zeros(self.forks.index.n_groups, bool)
+        branched[self.forks.group_N[self.shared_N]] = True
+        size = self.in_tree.size
+        return {
+            "single_leaf": int((size == 1).sum()),
+            "unbranched": int(((size > 1) & ~branched).sum()),
+        }
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return that no rollouts share a step below a root, where that is so."""
+        if self.shared_N.any() or not (self.in_tree.size > 1).any():
+            return ()
+        message = f"no two rollouts share a step ({self.forks.merge}): all credit is that of outcomes"
+        hint = "Give `node`, or `parent` and `fork_step`; or let merge='equal' join equal beginnings"
+        return (Finding("ACC509", "warning", message, hint=hint),)
+
+    def of_steps(self, credit_N: Floats) -> Floats:
+        """Return each step's node's credit ``[S]``; 0 for rollouts that do not count."""
+        return np.where(self.counted_R[self.index.rollout_S], self.forks.of_steps(credit_N), 0.0)
+
+    def of_paths(self, credit_R: Floats) -> Floats:
+        """Return its rollout's credit for each step ``[S]``; 0 for rollouts that do not count."""
+        return np.where(self.counted_R, credit_R, 0.0)[self.index.rollout_S]
+
+    def members(self, s: int) -> tuple[Member, ...]:
+        """Return the leaves of step s's tree, and which of them lie below its node."""
+        own = int(self.index.rollout_S[s])
+        below = set(self.index.rollout_S[self.forks.node_S == self.forks.node_S[s]].tolist())
+        same = np.flatnonzero(self.tree_R == self.tree_R[own]).tolist()
+        return tuple(
+            Member(self.index.batch.ids[r], float(self.outcome_R[r]), note=note)
+            for r, note in (
+                (
+                    r,
+                    "not counted"
+                    if not self.counted_R[r]
+                    else "this one"
+                    if r == own
+                    else "below the node"
+                    if r in below
+                    else "",
+                )
+                for r in same
+            )
+        )
+
+
+def grown(index: Index, params: TreeParams) -> Grove:
+    """Return the trees of a batch, as the parameters say.
+
+    Args:
+        index: of the batch.
+        params: see `TreeParams`.
+
+    Raises:
+        DataError: if a fork goes back to a step or a rollout that is not there.
+    """
+    tree = tree_R(index, params.trees)  # type: ignore[arg-type]
+    by_tree = index if np.array_equal(tree, index.group_R) else _ByTree(index, tree)
+    named = params.merge == "node" or (params.merge == "auto" and index.batch.has("node_S"))
+    segments = params.nodes == "segment" and not named
+    forks = Forks(by_tree, params.merge, segments=segments)  # type: ignore[arg-type]
+    return Grove(index, forks, index.score_R, index.counted_R(params.truncated))
+
+
+class _ByTree(Index):
+    """An index whose groups are trees."""
+
+    def __init__(self, index: Index, tree: Ints) -> None:
+        super().__init__(index.batch, index.key, "yes" if index.outcome_in_steps else "no")
+        self.__dict__["group_R"] = tree
+
+
+# -- slot 1: leaves -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """What the outcomes count as: ``x + level`` of the rollout's tree.
+
+    Args:
+        x_R: ``[R]``; exactly 0 in a tree whose outcomes tie.
+        level_N: ``[N]``, one number a tree, which no difference of values sees.
+    """
+
+    x_R: Floats
+    level_N: Floats
+
+
+def _leaves(transform: Callable[[Grove, float], Floats]) -> Callable[[Grove, float], Leaves]:
+    return lambda grove, eps: Leaves(transform(grove, eps), np.zeros(grove.forks.n_nodes))
+
+
+def _raw(grove: Grove, eps: float) -> Leaves:
+    return Leaves(grove.in_tree.centred, grove.in_tree.mean[grove.forks.group_N])
+
+
+def _loo(grove: Grove, eps: float) -> Floats:
+    stats = grove.in_tree
+    size = stats.size[stats.ids]
+    found: Floats = stats.centred * np.divide(size, size - 1, out=np.zeros_like(size), where=size > 1)
+    return found
+
+
+LEAVES: Mapping[str, Callable[[Grove, float], Leaves]] = {
+    "raw": _raw,
+    "loo": _leaves(_loo),
+    "z_tree": _leaves(lambda grove, eps: grove.in_tree.standardised(eps, ddof=0)),
+    "z_prompt": _leaves(lambda grove, eps: grove.in_prompt.standardised(eps)),
+}
+
+
+# -- slot 2: values of nodes ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Values of nodes: ``away + level`` of the leaves.
+
+    Args:
+        leaves: that they are means of.
+        away_N: ``[N]``; 0 where no counted rollout passes.
+    """
+
+    leaves: Leaves
+    away_N: Floats
+
+    @property
+    def total_N(self) -> Floats:
+        """The values ``[N]``."""
+        return self.away_N + self.leaves.level_N
+
+
+def leaf_mean(grove: Grove, leaves: Leaves) -> Values:
+    """Return the mean over the leaves below each node: every leaf weighs the same."""
+    return Values(leaves, grove.forks.leaf_mean(leaves.x_R, grove.counted_R)[0])
+
+
+def child_mean(grove: Grove, leaves: Leaves, weights_N: Floats | None = None) -> Values:
+    """Return the mean of the children's values, bottom up: every child weighs the same, or as given.
+
+    Args:
+        grove: the trees.
+        leaves: what the outcomes count as.
+        weights_N: positive weight of each node among its siblings ``[N]``.
+    """
+    return Values(leaves, grove.forks.child_mean(leaves.x_R, grove.counted_R, weights_N)[0])
+
+
+# -- slot 3: credit of nodes ----------------------------------------------------------------------
+
+
+def value(grove: Grove, values: Values) -> Floats:
+    """Return v_n ``[N]``."""
+    return np.where(grove.leaves_N > 0, values.total_N, 0.0)
+
+
+def to_parent(grove: Grove, values: Values) -> Floats:
+    """Return v_n - v_p ``[N]``; 0 for roots."""
+    return np.where(grove.leaves_N > 0, grove.forks.less_parent(values.away_N), 0.0)
+
+
+def to_root(grove: Grove, values: Values) -> Floats:
+    """Return v_n - v_r ``[N]``."""
+    away = values.away_N
+    return np.where(grove.leaves_N > 0, away - away[grove.forks.group_N], 0.0)
+
+
+CREDITS: Mapping[str, tuple[tuple[str, Callable[[Grove, Values], Floats]], ...]] = {
+    "value": (("value", value),),
+    "diff_parent": (("local", to_parent),),
+    "diff_root": (("global", to_root),),
+    "diff_both": (("global", to_root), ("local", to_parent)),
+}
+
+
+def siblings(grove: Grove, values: Values) -> GroupStats:
+    """Return statistics of the values among the children of each parent.
+
+    The first N entries are the nodes; the others are the rollouts, of which those that end in a node
+    with children are children of it too.  A group is a parent.
+
+    Args:
+        grove: the trees.
+        values: of the nodes, without their level.
+    """
+    forks = grove.forks
+    counted = np.concatenate([grove.inner_N & (grove.leaves_N > 0), grove.counted_R])
+    parent = np.concatenate([np.maximum(forks.parent_N, 0), forks.leaf_R])
+    return GroupStats(np.concatenate([values.away_N, values.leaves.x_R]), parent, forks.n_nodes, counted)
+
+
+# -- slot 4: after --------------------------------------------------------------------------------
+
+
+def divisor(grove: Grove, how: str) -> Floats:
+    """Return sqrt(L_n), L_n or 1 ``[N]``, L_n the counted leaves below the node.
+
+    Args:
+        grove: the trees.
+        how: ``sqrt``, ``uniform`` or ``none``.
+    """
+    power = {"sqrt": 0.5, "uniform": 1.0, "none": 0.0}[how]
+    found: Floats = np.maximum(grove.leaves_N, 1.0) ** power
+    return found
+
+
+# -- what a method returns ------------------------------------------------------------------------
+
+
+def credited(
+    grove: Grove,
+    id: str,
+    parts_S: Mapping[str, Floats],
+    values: Values,
+    told: Callable[[str, int], str],
+    *,
+    findings: tuple[Finding, ...] = (),
+    fallbacks: Mapping[str, int] | None = None,
+) -> Parts:
+    """Return the parts of a tree method.
+
+    Args:
+        grove: the trees.
+        id: of the method.
+        parts_S: addends of the credit by name ``[S]``.
+        values: of the nodes, for the read-outs.
+        told: the arithmetic of one addend at one step.
+        findings: of the method itself.
+        fallbacks: of the method itself.
+    """
+    index, forks = grove.index, grove.forks
+    credit = np.sum(list(parts_S.values()), axis=0)
+    total = values.total_N
+    extras: dict[str, Array] = {
+        "node": forks.node_S,
+        "node_value": forks.of_steps(total),
+        "leaves": forks.of_steps(grove.leaves_N),
+    }
+
+    def explain(s: int) -> Explanation:
+        r, n = int(index.rollout_S[s]), int(forks.node_S[s])
+        inputs = {"value": float(total[n]), "leaves": float(grove.leaves_N[n])}
+        inputs |= {"parent": float(total[forks.parent_N[n]]), "root": float(total[forks.group_N[n]])}
+        members = grove.members(s)
+        terms = tuple(
+            Term(
+                name, float(part[s]), told(name, s) if grove.counted_R[r] else "not counted", inputs, members
+            )
+            for name, part in parts_S.items()
+        )
+        return Explanation(id, index.batch.ids[r], int(index.position_S[s]), float(credit[s]), terms)
+
+    return Parts(
+        credit,
+        parts=dict(parts_S),
+        informed_S=grove.informed_S,
+        fallbacks={**grove.fallbacks, **(fallbacks or {})},
+        findings=(*grove.findings(), *findings),
+        extras=extras,
+        explain=explain,
+    )
+
+
+def wording(
+    grove: Grove, values: Values, after: Callable[[int], str] = lambda n: ""
+) -> Callable[[str, int], str]:
+    """Return how the addends ``value``, ``local`` and ``global`` are told.
+
+    Args:
+        grove: the trees.
+        values: of the nodes.
+        after: what is done to the addend of a node, in words.
+    """
+    forks, total = grove.forks, values.total_N
+
+    def tell(name: str, s: int) -> str:
+        n = int(forks.node_S[s])
+        text = f"value {total[n]:.6g} of {grove.leaves_N[n]:.0f} leaves"
+        above = {"local": forks.parent_N[n], "global": forks.group_N[n]}.get(name)
+        if above is not None:
+            whose = "parent" if name == "local" else "root"
+            text = f"({text} - {total[above]:.6g} of the {whose}'s {grove.leaves_N[above]:.0f})"
+        return text + after(n)
+
+    return tell

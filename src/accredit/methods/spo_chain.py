@@ -1,0 +1,174 @@
+"""SPO-chain: tokens between two cut points carry the change of value between them.
+
+Source: arXiv 2505.23564; AIFrameResearch/SPO @ b9fc6a2 ``src/treetune/episode_generators/
+math_episode_generator_with_mc_advantages.py``.  Differences: docs/methods/spo-chain.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from accredit.data import Column, Explanation, Parts, Term
+from accredit.errors import DataError
+from accredit.index import Index
+from accredit.methods._params import bounded, choice
+from accredit.methods._registry import method
+from accredit.methods._reweight import rollout_T, signal_T, step_mean
+from accredit.typing import BoolArray, Floats, Ints
+
+__all__ = ["spo_chain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters of `spo-chain`."""
+
+    prob_mask: float | None = bounded(
+        0.9, at_least=0, at_most=1, doc="tokens sampled with more than this probability get 0; None = none do"
+    )
+    truncated: str = choice(
+        "keep", "drop", doc="truncated rollouts: reward as recorded, or left out with credit 0"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Cuts:
+    """Cut points of the batch in order.
+
+    Args:
+        at_M: policy token that comes next ``[M]``.
+        rollout_M: whose it is.
+        value_M: V there.
+        unknown: how many have no value.
+    """
+
+    at_M: Ints
+    rollout_M: Ints
+    value_M: Floats
+    unknown: int
+
+
+@method(
+    "spo-chain",
+    title="Change of value between two cut points, on the tokens between them",
+    family="forks",
+    params=Params,
+    needs={"reward", "cutpoints", "cutpoint_values", "logprobs"},
+    yields="token",
+    tags=set(),
+    cites="arXiv:2505.23564",
+)
+def spo_chain(index: Index, params: Params) -> Parts:
+    """Segment advantage along one rollout.
+
+    ``A_k = V_{i+1} - V_i`` for the tokens k after cut point i and up to the next one, and ``R - V_m``
+    after the last: V at a cut point is the mean outcome of continuations from there.  Tokens before
+    the first known value have 0, as have tokens that were sampled with probability above
+    ``prob_mask``: they decided nothing.
+
+    Args:
+        index: of the batch.
+        params: see `Params`.
+
+    Returns:
+        Token credit ``[T]``, reward units.  ``steps``: the mean over the step's tokens.  ``parts``:
+        ``segment``.  Extras ``[T]``: ``unmasked``, the credit without the mask.
+
+    Raises:
+        DataError: for cut points that do not ascend, lie outside their step, or have not one value each.
+        MissingSignal: if a step with tokens has no log-probabilities.
+
+    Source: arXiv 2505.23564; ``_compute_token_advantages``.
+
+    Example:
+        >>> import accredit as ac
+        >>> step = {"logprobs": [-0.5, -0.7, -0.01, -1.0]}
+        >>> step |= {"cutpoints": [-1, 1], "cutpoint_values": [0.25, 0.5]}
+        >>> record = {"id": "a", "group": "g", "reward": 1, "steps": [step]}
+        >>> ac.assign([record], "spo-chain").tokens.tolist()
+        [0.25, 0.25, 0.0, 0.5]
+    """
+    counted = index.counted_R(params.truncated)
+    cuts = _cuts(index)
+    plain, known = _advantages(index, cuts, counted)
+    values = plain.copy()
+    if params.prob_mask is not None:
+        values[np.exp(signal_T(index, "logprobs")) > params.prob_mask] = 0.0
+    steps = step_mean(index, values)
+    informed = np.bincount(index.step_T, known, index.batch.n_steps) > 0
+
+    def explain(s: int) -> Explanation:
+        rollout = index.batch.ids[int(index.rollout_S[s])]
+        inside = values[index.batch.token_start_S1[s] : index.batch.token_start_S1[s + 1]]
+        text = f"mean of V after - V before over {inside.size} tokens, {int((inside == 0).sum())} of them 0"
+        term = Term("segment", float(steps[s]), text)
+        return Explanation("spo-chain", rollout, int(index.position_S[s]), float(steps[s]), (term,))
+
+    return Parts(
+        values,
+        parts={"segment": values},
+        steps=steps,
+        informed_S=informed,
+        fallbacks={"no_value": cuts.unknown},
+        extras={"unmasked": plain},
+        explain=explain,
+    )
+
+
+def _advantages(index: Index, cuts: _Cuts, counted: BoolArray) -> tuple[Floats, BoolArray]:
+    """Return each token's segment's advantage ``[T]``, and which tokens have a value before them."""
+    row_T = rollout_T(index)
+    after = np.append(cuts.rollout_M[1:], -1) == cuts.rollout_M
+    ends = np.where(after, np.append(cuts.value_M[1:], 0.0), index.score_R[cuts.rollout_M])
+    i = np.searchsorted(cuts.at_M, np.arange(row_T.size), side="right") - 1
+    known = (i >= 0) & counted[row_T]
+    known[known] = cuts.rollout_M[i[known]] == row_T[known]
+    found = np.zeros(row_T.size)
+    found[known] = (ends - cuts.value_M)[i[known]]
+    return found, known
+
+
+def _cuts(index: Index) -> _Cuts:
+    batch = index.batch
+    points, values = batch.column("cutpoints_S"), batch.column("cutpoint_values_S")
+    at: list[int] = []
+    step: list[int] = []
+    value: list[float | None] = []
+    for s in np.flatnonzero(points.mask(batch.n_steps)).tolist():
+        own, told = _listed(points, s), _listed(values, s)
+        size = int(index.tokens_S[s])
+        if not _fit(own, told, size):
+            raise DataError(
+                f"step {int(index.position_S[s])} of rollout {batch.ids[int(index.rollout_S[s])]!r} has "
+                f"cut points {own[:8]} of {size} tokens, with values {told[:8]}",
+                hint="Cut points ascend from -1 (before the first token) and have one value each",
+            )
+        at += [int(batch.token_start_S1[s]) + int(c) + 1 for c in own]
+        step += [s] * len(own)
+        value += told
+    known = np.array([v is not None for v in value], bool)
+    numbers = np.array([0.0 if v is None else v for v in value], np.float64)
+    row = index.rollout_S[np.array(step, np.int64)]
+    return _Cuts(np.array(at, np.int64)[known], row[known], numbers[known], int((~known).sum()))
+
+
+def _listed(column: Column, s: int) -> list[Any]:
+    return list(column.values[s]) if column.mask(column.values.shape[0])[s] else []
+
+
+def _fit(points: list[Any], values: list[Any], size: int) -> bool:
+    """Return whether a step of so many tokens can have these cut points and values."""
+    told = [v for v in values if v is not None]
+    if len(points) != len(values) or not all(map(_finite, [*points, *told])):
+        return False
+    inside = all(-1 <= c < size and c == int(c) for c in points)
+    return inside and all(a < b for a, b in pairwise(points))
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,122 @@
+"""Cut points of SPO-chain: where a new segment begins, and what the states there are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from accredit.data import Batch
+from accredit.errors import ParamError
+from accredit.index import Index, step_entropy
+from accredit.planners.asking import Answer, Request
+from accredit.planners.growing import places_before
+from accredit.typing import Ints
+
+__all__ = ["SegmentValues", "cut_points", "cut_steps"]
+
+
+def cut_points(logprobs: Iterable[float], every: int = 5, below: float = 0.9) -> list[int]:
+    """Return the cut points of one text: -1, and each token that is the ``every``-th uncertain one since.
+
+    A token is uncertain if it was sampled with a probability under ``below``.  No cut is made after
+    the last token: there the outcome is known.
+
+    Args:
+        logprobs: of its tokens, nats.
+        every: uncertain tokens a segment.
+        below: probability.
+
+    Source: arXiv 2505.23564.
+
+    Example:
+        >>> cut_points([-1.0, 0.0, -1.0, -1.0, -1.0, -1.0], every=2)
+        [-1, 2, 4]
+    """
+    if every < 1 or not 0 <= below <= 1:
+        raise ParamError(f"every must be >= 1 and below in [0, 1], got {every} and {below}")
+    uncertain = np.exp(np.asarray(list(logprobs), np.float64)) < below
+    found = np.flatnonzero(uncertain)[every - 1 :: every]
+    return [-1, *found[found < uncertain.size - 1].tolist()]
+
+
+def cut_steps(index: Index, every: int = 5, below: float = 0.9) -> Ints:
+    """Return the steps that begin a segment: the first of each rollout, and each step after a cut point.
+
+    A cut point inside a step moves to the step's end, from where a continuation can be played.  A
+    step without token log-probabilities counts as one token, of minus its entropy.
+
+    Args:
+        index: of the batch.
+        every: uncertain tokens a segment.
+        below: probability under which a token is uncertain.
+    """
+    batch = index.batch
+    entropy = step_entropy(index)[0]
+    told = np.zeros(batch.n_steps, bool)
+    if batch.has("logprob_T"):
+        told = batch.column("logprob_T").mask(batch.n_steps) & (index.tokens_S > 0)
+    found: list[int] = []
+    for r in range(len(batch)):
+        logprobs: list[float] = []
+        owner: list[int] = []
+        for s in batch.steps_of(r):
+            inside = slice(int(batch.token_start_S1[s]), int(batch.token_start_S1[s + 1]))
+            own = batch.logprob_T[inside].tolist() if told[s] else [-float(entropy[s])]
+            logprobs, owner = logprobs + own, owner + [s] * len(own)
+        cuts = cut_points(logprobs, every, below)[1:] if owner else []
+        found += [*owner[:1], *(owner[c] + 1 for c in cuts if owner[c] + 1 in batch.steps_of(r))]
+    return np.unique(np.array(found, np.int64))
+
+
+class SegmentValues:
+    """Asks for the value at each cut point, and writes it where `spo-chain` reads it.
+
+    Args:
+        batch: rollouts whose steps carry every action.
+        k: continuations a cut point.
+        every: uncertain tokens a segment.
+        below: probability under which a token is uncertain.
+        policy: name of the policy that goes on.
+    """
+
+    def __init__(
+        self, batch: Batch, k: int = 9, *, every: int = 5, below: float = 0.9, policy: str = "actor"
+    ) -> None:
+        if k < 1:
+            raise ParamError(f"k must be >= 1, got {k}")
+        index = Index(batch)
+        self._index, self._k, self._policy = index, k, policy
+        self._steps = cut_steps(index, every, below)
+        self._answers: tuple[Answer, ...] | None = None
+
+    def ask(self) -> Sequence[Request]:
+        """Return all requests at once."""
+        if self._answers is not None:
+            return ()
+        places = places_before(self._index, self._steps)
+        return [Request(p, self._k, self._policy, arm="cut", purpose="spo-chain") for p in places]
+
+    def tell(self, answers: Sequence[Answer]) -> None:
+        """Take the answers."""
+        self._answers = tuple(answers)
+
+    def filled(self) -> Batch:
+        """Return the rollouts with `cutpoints` and `cutpoint_values` at the steps that begin a segment.
+
+        A value is what was paid before the step and the mean of the continuations; None where none
+        came back.
+        """
+        index, batch = self._index, self._index.batch
+        answers = self._answers or ()
+        paid = np.cumsum(index.paid_S) - index.paid_S
+        paid = paid - paid[batch.step_start_R1[:-1][index.rollout_S]] if paid.size else paid
+        points, values = np.full(batch.n_steps, None), np.full(batch.n_steps, None)
+        counts: dict[str, int] = {}
+        for s, answer in zip(self._steps[: len(answers)].tolist(), answers, strict=True):
+            points[s] = [-1]
+            values[s] = [None if answer.mean is None else float(paid[s]) + answer.mean]
+            for status, n in answer.counts().items():
+                counts[status] = counts.get(status, 0) + n
+        made = {"by": "SegmentValues", "k": self._k, "policy": self._policy, "statuses": counts}
+        return batch.with_column("cutpoints", points, made).with_column("cutpoint_values", values, made)
