@@ -82,6 +82,20 @@ ROLLOUT_FIELDS = _table(
     Field("agent", "agent_R", "word", "default role of its steps"),
     Field("trainable", "trainable_R", "flag", "false: credited, but its tokens get 0"),
     Field("terminated", "terminated_R", "flag", "the task ended by itself"),
+    Field(
+        "proposal",
+        "proposal_R",
+        "json",
+        "segment start .. end of its steps, with outcomes of continuations before and after it (pre, post)",
+        "the continuation engine",
+    ),
+    Field(
+        "revision",
+        "revision_R",
+        "json",
+        "a corrected form of the rollout: its tokens or actions, and its reward",
+        "the continuation engine",
+    ),
     Field("metadata", "metadata_R", "json", "anything else, kept as it is"),
 )
 
@@ -122,6 +136,20 @@ STEP_FIELDS = _table(
     ),
     Field("node", "node_S", "word", "node of the tree that the step leads into; shared steps have one"),
     Field("node_entropy", "node_entropy_S", "number", "mean entropy of the step's tokens, nats"),
+    Field(
+        "continuations",
+        "continuations_S",
+        "json",
+        "outcomes of continuations from the state before the step (c3: after it), each {reward, truncated}",
+        "the continuation engine",
+    ),
+    Field(
+        "search",
+        "search_S",
+        "json",
+        "legal actions of the state before the step, each {n, mean, p}: trials, their mean, chance",
+        "the continuation engine",
+    ),
     Field("cutpoints", "cutpoints_S", "json", "tokens of the step after which V is known; -1 = before all"),
     Field("cutpoint_values", "cutpoint_values_S", "json", "V after each of `cutpoints`", "continuations"),
     Field("report", "report_S", "word", "what came back for the subtask of this step"),
