@@ -7,6 +7,7 @@ from typing import Any
 
 from accredit import assign, catalog
 from accredit.data import MethodCard
+from accredit.engine import missing_needs
 from accredit.errors import AccreditError
 from bench.growth import exponent
 from bench.inputs import Columns, every_signal
@@ -32,7 +33,7 @@ def _row(card: MethodCard, sizes: Sequence[int], sources: Sequence[Columns], n: 
     try:
         _run(card, sources[0])(None)
     except AccreditError as error:
-        return {**row, "not_run": str(error)}
+        return {**row, "not_run": str(error), "unmet": missing_needs(sources[0].batch(), card)}
     timings = [race({card.id: Contestant(_run(card, s))}, n, budget_s=30)[card.id] for s in sources]
     best = [t.best for t in timings]
     return {**row, "seconds": [t.to_dict() for t in timings], "exponent": exponent(sizes, best)}

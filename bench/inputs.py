@@ -17,6 +17,7 @@ from accredit.typing import Array, Ints
 __all__ = ["Columns", "agent_columns", "agent_records", "every_signal", "outcome_columns"]
 
 GROUP = 8  # rollouts of one task
+WORDS = 4  # in the vocabulary of made-up logits
 STEPS = 12  # steps of a rollout
 STATES = 40  # distinct states of a task: an 8 x 12 group meets each 2.4 times
 
@@ -96,6 +97,10 @@ def every_signal(
     for field in _wanted(needs):
         for name in _columns_of(field):
             made[name] = _signal(rng, field, sizes[name[-1]])
+    if "student_logits_T" in made and "token_T" in made:  # logits stand in the order of token ids
+        made["token_T"] = Column("token", made["token_T"].values % WORDS)
+    if needs is None or "cutpoints" in needs:
+        made |= _cutpoints(rng, np.diff(plain.token_start_S1))
     if needs is None or "reward_baseline" in needs:
         made["reward_baseline_R"] = Column("rollout", np.full(sizes["R"], 0.5))
     if needs is None:
@@ -103,6 +108,15 @@ def every_signal(
     if needs is None or {"hidden", "answer"} & set(needs):
         made |= _readouts(rng, np.diff(plain.step_start_R1).tolist())
     return replace(plain, columns={**made, **plain.columns})
+
+
+def _cutpoints(rng: np.random.Generator, tokens_S: Ints) -> dict[str, Column]:
+    """A value before the first token of each step, and one in its middle."""
+    points, values = np.empty(tokens_S.size, object), np.empty(tokens_S.size, object)
+    for s, n in enumerate(tokens_S.tolist()):
+        points[s] = [-1, n // 2]
+        values[s] = rng.random(2).tolist()
+    return {"cutpoints_S": Column("step", points), "cutpoint_values_S": Column("step", values)}
 
 
 def _readouts(rng: np.random.Generator, steps_R: Sequence[int]) -> dict[str, Column]:
@@ -139,7 +153,7 @@ def _columns_of(field: Field) -> list[str]:
     return [f"{field.name}.{name}_T" for name in ("first", "second")]
 
 
-# Fields that describe unusual rollouts (branches, truncation, masks) rather than carry a signal.
+# Fields that describe unusual rollouts (branches, trees, truncation, masks) rather than carry a signal.
 ORDINARY = frozenset(
     {
         "status",
@@ -150,6 +164,8 @@ ORDINARY = frozenset(
         "final_state",
         "final_value",
         "n_tokens",
+        "node",
+        "tree",
     }
 )
 
@@ -162,7 +178,7 @@ def _signal(rng: np.random.Generator, field: Field, size: int) -> Column:
     if field.kind == "tokens":
         return Column(level, rng.integers(0, 50_000, size))
     if field.kind == "vectors":
-        width = 7 if field.name == "fisher_moments" else 4
+        width = 7 if field.name == "fisher_moments" else WORDS
         return Column(level, rng.normal(size=(size, width)).astype(np.float32))
     if field.kind == "vector":
         return Column(level, rng.normal(size=(size, 2)))

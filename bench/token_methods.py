@@ -8,6 +8,7 @@ from typing import Any
 
 from accredit import assign, catalog
 from accredit.data import MethodCard
+from accredit.engine import missing_needs
 from accredit.errors import AccreditError
 from bench.catalogue import ELSEWHERE
 from bench.inputs import every_signal
@@ -51,5 +52,6 @@ def _row(card: MethodCard, steps: int, n: int, tokens: int) -> dict[str, Any]:
         source = every_signal(steps, tokens, needs=card.needs)
         timing = race({card.id: Contestant(lambda _: assign(source.batch(), card.id).tokens)}, n)
     except AccreditError as error:
-        return {**row, "not_run": str(error)}
+        few = every_signal(12, tokens, needs=card.needs)
+        return {**row, "not_run": str(error), "unmet": missing_needs(few.batch(), card)}
     return {**row, "tokens": source.n_tokens, "seconds": timing[card.id].to_dict()}
