@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from accredit.errors import AccreditError
     from accredit.index import Index
     from accredit.methods import bounded, catalog, method
+    from accredit.oracle import truth
     from accredit.planning import plan
     from accredit.readers import read
     from accredit.signals import probe
@@ -47,6 +48,7 @@ _HOMES = {
     "plan": "planning",
     "read": "readers",
     "report": "views",
+    "truth": "oracle",
 }
 
 __all__ = [
@@ -70,6 +72,7 @@ __all__ = [
     "probe",
     "read",
     "report",
+    "truth",
 ]
 
 

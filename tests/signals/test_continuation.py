@@ -18,7 +18,17 @@ from hypothesis import strategies as st
 from accredit.errors import DataError, Interrupted, ParamError, ProbeError, StoreError
 from accredit.oracle import solve
 from accredit.planners import Answer, Outcome, Place, Request
-from accredit.signals.continuation import Alone, Budget, Engine, Journal, Player, Progress, Replay, Workers
+from accredit.signals.continuation import (
+    Alone,
+    Budget,
+    Engine,
+    Journal,
+    Player,
+    Progress,
+    Replay,
+    Workers,
+    check_fidelity,
+)
 from accredit.signals.continuation.engine import Crew
 from accredit.signals.continuation.seeds import seed_of
 from accredit.worlds import TabularWorld, Task, make, make_policy
@@ -452,3 +462,48 @@ def test_no_spread_is_not_no_error(found: list[float]) -> None:
     p = (sum(found) + 1) / (len(found) + 2)
     assert answer.se == pytest.approx((p * (1 - p) / len(found)) ** 0.5)
     assert answer.se > 0
+
+
+# --- fidelity ----------------------------------------------------------------------------------------
+
+
+def walked(task: Task) -> tuple[list[Place], list[tuple[str, str] | None]]:
+    """Places of a walk without slips, and what came next at each."""
+    world, rng, found, after, done = TabularWorld(task), np.random.default_rng(3), [], [], list[str]()
+    world.reset(0)
+    for t in range(6):
+        found.append(Place("g", f"path {t}", tuple(done), 0, world.key(), "r", t))
+        done.append(str(rng.choice(world.actions())))
+        world.step(done[-1])
+        after.append((done[-1], world.key()))
+    return found, after
+
+
+class Sure(TabularWorld):
+    deterministic = True
+
+
+def test_a_world_that_is_the_recorded_one_passes_the_check() -> None:
+    task = make("rooms", seed=1, slip=0.0)
+    found = check_fidelity(Replay(lambda group: Sure(task)), *walked(task))
+    assert (found.restores, found.mismatches, found.rate) == (18, 0, 0.0)
+    found.refuse()
+
+
+def test_another_world_fails_it_by_group_and_step() -> None:
+    where, after = walked(make("rooms", seed=1, slip=0.0))
+    other = make("rooms", seed=2, slip=0.0)
+    found = check_fidelity(Replay(lambda group: Sure(other)), where, after, times=2)
+    assert found.mismatches == found.restores == 12
+    assert found.by_group == {"g": 12}
+    assert found.by_step == dict.fromkeys(range(6), 2)
+    with pytest.raises(ProbeError, match="12 of 12 restored states"):
+        found.refuse()
+
+
+def test_a_step_that_leads_elsewhere_is_found() -> None:
+    task = make("rooms", seed=1, slip=0.0)
+    where, after = walked(task)
+    after[2] = (after[2][0], "somewhere else")
+    found = check_fidelity(Replay(lambda group: Sure(task)), where, after, times=1)
+    assert found.by_step == {2: 1}

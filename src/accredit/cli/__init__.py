@@ -26,6 +26,7 @@ VERBS = (
     "probe",
     "assign",
     "plan",
+    "truth",
     "compare",
     "report",
     "methods",

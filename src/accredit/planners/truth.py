@@ -12,7 +12,7 @@ from accredit.errors import DataError, ParamError
 from accredit.planners.asking import Answer, Place, Request
 from accredit.typing import Floats, Ints
 
-__all__ = ["Estimates", "TruthPlanner", "continuations_for", "places_of"]
+__all__ = ["Estimates", "TruthPlanner", "continuations_for", "nexts_of", "places_of"]
 
 _NORMAL = 1.959964  # two-sided 95 %
 
@@ -67,6 +67,25 @@ def places_of(batch: Batch, steps: Sequence[int] | Ints, *, markov: bool) -> lis
         group = str(batch.group_names[int(batch.group_R[r])])
         found.append(Place(group, key, path, 0, here, batch.ids[r], s - first))
     return found
+
+
+def nexts_of(batch: Batch, steps: Sequence[int] | Ints) -> list[tuple[str, str] | None]:
+    """Return the action of each of some steps and the state recorded after it; None = not recorded.
+
+    Args:
+        batch: the rollouts.
+        steps: step numbers.
+    """
+    action, state = batch.columns.get("action_S"), batch.columns.get("state_S")
+    if action is None or state is None:
+        return [None] * len(steps)
+    inner = np.zeros(batch.n_steps + 1, bool)
+    inner[batch.step_start_R1] = True  # where a rollout begins, the step before it was another's last
+    known = np.append(state.mask(batch.n_steps), False) & ~inner
+    return [
+        (str(action.item(s)), str(state.item(s + 1))) if known[s + 1] else None
+        for s in np.asarray(steps, np.int64).tolist()
+    ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

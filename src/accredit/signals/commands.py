@@ -105,12 +105,35 @@ class CommandActor:
                     self._probs[user, tuple(told["commands"])] = np.exp(logs - np.logaddexp.reduce(logs))
         return len(self._probs) - before
 
+    def drift(self, n: int = 4) -> float | None:
+        """Return the largest difference, in nats, of the model's log-probs of commands to recorded ones.
+
+        Args:
+            n: recorded prompts that are computed again, spread over all; None is returned where none
+                was taken over.
+        """
+        recorded = list(self._probs.items())
+        picked = (
+            [recorded[i] for i in np.unique(np.linspace(0, len(recorded) - 1, n).astype(int))]
+            if recorded
+            else []
+        )
+        worst = [
+            float(np.abs(np.log(self._computed(user, commands)) - np.log(probs)).max())
+            for (user, commands), probs in picked
+        ]
+        return max(worst, default=None)
+
     def _of(self, user: str, commands: tuple[str, ...]) -> Floats:
         where = (user, commands)
         if where not in self._probs:
-            score = np.array([sum(each) for each in self.scores(user, commands).logprobs]) / self._temperature
-            self._probs[where] = np.exp(score - np.logaddexp.reduce(score))
+            self._probs[where] = self._computed(user, commands)
         return self._probs[where]
+
+    def _computed(self, user: str, commands: tuple[str, ...]) -> Floats:
+        score = np.array([sum(each) for each in self.scores(user, commands).logprobs]) / self._temperature
+        found: Floats = np.exp(score - np.logaddexp.reduce(score))
+        return found
 
     # -- the model ------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from accredit.worlds.noise import Keys
 from accredit.worlds.policies import Policy
 from accredit.worlds.tabular import Task
 
-__all__ = ["CRITICAL", "StepTruth", "role_tables", "step_truth", "truth_file"]
+__all__ = ["CRITICAL", "StepTruth", "role_tables", "step_truth", "truth_file", "truth_rows"]
 
 CRITICAL = 0.1
 
@@ -104,18 +105,28 @@ def truth_file(
         path: ends in ``.parquet``, ``.jsonl``, ``.jsonl.gz`` or ``.jsonl.zst``.
         header: what else the file should say.
     """
+    return save_truth(truth_rows(batch, truth, header or {}), path)
+
+
+def truth_rows(batch: Batch, truth: StepTruth, header: Mapping[str, Any]) -> Truth:
+    """Return exact truth as rows, one a step.
+
+    Args:
+        batch: the rollouts.
+        truth: of its steps.
+        header: what else the file should say.
+    """
     counts = np.diff(batch.step_start_R1)
     owner = np.repeat(np.arange(len(batch)), counts).tolist()
     place = np.arange(batch.n_steps) - np.repeat(batch.step_start_R1[:-1], counts)
     all_known, none_known = np.ones(batch.n_steps, bool), np.zeros(batch.n_steps, bool)
     numbers = {"value": truth.value, "q": truth.q, "advantage": truth.advantage}
-    rows = Truth(
+    return Truth(
         tuple(batch.ids[r] for r in owner),
         tuple(place.tolist()),
         {**numbers, "se": np.zeros(batch.n_steps)},
         {**dict.fromkeys(numbers, all_known), "se": none_known},
         (0,) * batch.n_steps,
         ("exact",) * batch.n_steps,
-        header or {},
+        header,
     )
-    return save_truth(rows, path)

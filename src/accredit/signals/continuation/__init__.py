@@ -3,6 +3,7 @@
 from accredit.planners.branching import branched, with_branches
 from accredit.signals.continuation.crews import Alone, Workers
 from accredit.signals.continuation.engine import Engine, Progress
+from accredit.signals.continuation.fidelity import Fidelity, check_fidelity
 from accredit.signals.continuation.journal import Journal
 from accredit.signals.continuation.ledger import Budget, Ledger
 from accredit.signals.continuation.playing import Job, Player
@@ -12,6 +13,7 @@ __all__ = [
     "Alone",
     "Budget",
     "Engine",
+    "Fidelity",
     "Job",
     "Journal",
     "Ledger",
@@ -21,6 +23,7 @@ __all__ = [
     "RestoreFailed",
     "Restorer",
     "Workers",
+    "check_fidelity",
     "branched",
     "with_branches",
 ]

