@@ -1,8 +1,12 @@
 """Credit methods: one file a method, pure functions from an Index to Parts."""
 
 from accredit.methods import (
+    aepo,
+    arpo,
     at2po,
+    belief_shift,
     bpo,
+    c3,
     crbc,
     dcsd,
     eapo,
@@ -44,12 +48,14 @@ from accredit.methods import (
     td,
     tree_grpo,
     treeadv,
+    treemem,
     treepo,
     treeps,
     treerl,
     treerpo,
     uniopsd,
     verpo,
+    vineppo,
 )
 from accredit.methods._contradictions import contradictions
 from accredit.methods._params import (
@@ -65,9 +71,13 @@ from accredit.methods._registry import Method, catalog, doc_of, get_method, meth
 __all__ = [
     "GroupParams",
     "Method",
+    "aepo",
+    "arpo",
     "at2po",
+    "belief_shift",
     "bounded",
     "bpo",
+    "c3",
     "catalog",
     "choice",
     "contradictions",
@@ -119,10 +129,12 @@ __all__ = [
     "td",
     "tree_grpo",
     "treeadv",
+    "treemem",
     "treepo",
     "treeps",
     "treerl",
     "treerpo",
     "uniopsd",
     "verpo",
+    "vineppo",
 ]

@@ -9,6 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 
 from accredit.errors import ParamError
+from accredit.index.samples import spread_of_one
 from accredit.typing import Floats
 
 __all__ = ["Answer", "Outcome", "Place", "Planner", "Request", "Status", "Visit"]
@@ -52,6 +53,8 @@ class Request:
         forced: actions that are taken first.
         arm: the planner's name of this alternative; part of the seeds.
         common: leave the arm out of the seeds, so that arms share their chance.
+        chance: a name that stands for place and arm in the seeds: requests of one group that give the
+            same name share the chance of every step of the episode; "" = none.
         max_steps: of each, forced ones included; None = what the world has left.
         shared: places of one key in one group share their continuations; False: each rollout has its own.
         record: give the path of each continuation back.
@@ -65,6 +68,7 @@ class Request:
     forced: tuple[str, ...] = ()
     arm: str = ""
     common: bool = False
+    chance: str = ""
     max_steps: int | None = None
     shared: bool = True
     record: bool = False
@@ -86,6 +90,7 @@ class Visit:
         reward: paid.
         logprob: of the action under the policy; None where it was forced.
         tokens: that the policy generated for it.
+        options: what could be done there; empty where that is free text.
     """
 
     key: str
@@ -93,6 +98,7 @@ class Visit:
     reward: float
     logprob: float | None = None
     tokens: int = 0
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,16 +169,8 @@ class Answer:
 
     @property
     def variance(self) -> float:
-        """Variance of one outcome from here; zero spread is not zero variance.
-
-        Rewards of 0 and 1: p (1 - p) with p = (successes + 1) / (K + 2); others: the sample variance,
-        for K = 1 that of nothing known, 1/4.
-        """
-        found = self.rewards
-        if np.isin(found, (0.0, 1.0)).all():
-            p = (found.sum() + 1) / (found.size + 2)
-            return float(p * (1 - p))
-        return float(found.var(ddof=1)) if found.size > 1 else 0.25
+        """Variance of one outcome from here; zero spread is not zero variance (see `spread_of_one`)."""
+        return spread_of_one(self.rewards)
 
     @property
     def se(self) -> float | None:

@@ -37,13 +37,14 @@ def continuations_for(half_width: float, variance: float = 0.25) -> int:
 
 
 def places_of(batch: Batch, steps: Sequence[int] | Ints, *, markov: bool) -> list[Place]:
-    """Return the place before each of some steps.
+    """Return the place before each of some steps, from the episode's start that its rollout had.
 
     Args:
-        batch: rollouts whose steps carry every action.
+        batch: rollouts whose steps carry every action; `start` is the seed of the episode's start where
+            that is not 0.
         steps: step numbers of the batch.
         markov: what comes depends on the state and the steps left alone, so that equal states of a
-            group at the same step are one place; else only equal paths are.
+            group at the same step are one place; else only equal paths from one start are.
 
     Raises:
         DataError: if an action, or under ``markov`` a state, is missing.
@@ -57,15 +58,26 @@ def places_of(batch: Batch, steps: Sequence[int] | Ints, *, markov: bool) -> lis
     words = action.decoded()
     shown = None if state is None else state.decoded()
     known = None if state is None else state.mask(batch.n_steps)
+    starts = _starts(batch)
     found = []
     for s in np.asarray(steps, np.int64).tolist():
         r = int(rollout_S[s])
         first = int(batch.step_start_R1[r])
         path = tuple(str(a) for a in words[first:s])
         here = str(shown[s]) if shown is not None and known is not None and known[s] else ""
-        key = f"{s - first}\n{here}" if markov else "\n".join((str(s - first), *path))
+        begun = f"{s - first} from start {starts[r]}" if starts[r] and not markov else str(s - first)
+        key = "\n".join((begun, here) if markov else (begun, *path))
         group = str(batch.group_names[int(batch.group_R[r])])
-        found.append(Place(group, key, path, 0, here, batch.ids[r], s - first))
+        found.append(Place(group, key, path, starts[r], here, batch.ids[r], s - first))
+    return found
+
+
+def _starts(batch: Batch) -> list[int]:
+    """Return the seed of each rollout's start; 0 where it does not say."""
+    column = batch.columns.get("start_R")
+    if column is None:
+        return [0] * len(batch)
+    found: list[int] = np.where(column.mask(len(batch)), column.values, 0).astype(np.int64).tolist()
     return found
 
 
