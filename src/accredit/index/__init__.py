@@ -2,7 +2,7 @@
 
 from accredit.index.core import Index, OutcomeInSteps, first_seen
 from accredit.index.explaining import group_members, rollout_term, visit_term
-from accredit.index.fork_links import Roots, fork_parents, owner_S, tree_R
+from accredit.index.fork_links import Roots, fork_parents, owner_S, root_R, tree_R
 from accredit.index.forks import Forks
 from accredit.index.graph import StateGraph
 from accredit.index.groups import GroupStats, flat_groups
@@ -31,6 +31,7 @@ __all__ = [
     "last_of_row",
     "owner_S",
     "rollout_term",
+    "root_R",
     "row_of",
     "segment_sum",
     "shifted",

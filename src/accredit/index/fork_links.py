@@ -11,7 +11,7 @@ from accredit.errors import DataError
 from accredit.index.core import Index, first_seen
 from accredit.typing import BoolArray, Ints
 
-__all__ = ["Roots", "fork_parents", "owner_S", "tree_R"]
+__all__ = ["Roots", "fork_parents", "owner_S", "root_R", "tree_R"]
 
 Roots: TypeAlias = Literal["group", "links"]
 _NONE = -1
@@ -98,12 +98,24 @@ def tree_R(index: Index, roots: Roots = "links") -> Ints:
         return first_seen(group * (int(label.max(initial=0)) + 1) + label)
     if roots == "group":
         return group
+    forked = np.bincount(group, fork_parents(index) >= 0, index.n_groups) > 0
+    return first_seen(np.where(forked[group], index.n_groups + root_R(index), group))
+
+
+def root_R(index: Index) -> Ints:
+    """Return the position of the rollout that each goes back to, itself no fork ``[R]``.
+
+    Args:
+        index: of the batch.
+
+    Raises:
+        DataError: if a fork's parent is not there, or is in another group.
+    """
     parent = fork_parents(index)
     top = np.where(parent < 0, np.arange(parent.size), parent)
     for _ in range(max(parent.size, 1).bit_length()):
         top = top[top]
-    forked = np.bincount(group, parent >= 0, index.n_groups) > 0
-    return first_seen(np.where(forked[group], index.n_groups + top, group))
+    return top
 
 
 def _kind_is_fork(batch: Batch) -> BoolArray:

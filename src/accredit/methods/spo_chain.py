@@ -28,8 +28,8 @@ __all__ = ["spo_chain"]
 class Params:
     """Parameters of `spo-chain`."""
 
-    prob_mask: float | None = bounded(
-        0.9, at_least=0, at_most=1, doc="tokens sampled with more than this probability get 0; None = none do"
+    prob_mask: float = bounded(
+        0.9, at_least=0, at_most=1, doc="tokens sampled with more than this probability get 0; 1 = none do"
     )
     truncated: str = choice(
         "keep", "drop", doc="truncated rollouts: reward as recorded, or left out with credit 0"
@@ -38,7 +38,7 @@ class Params:
 
 @dataclass(frozen=True, slots=True)
 class _Cuts:
-    """Cut points of the batch in order.
+    """Cut points of the batch in order; of two at one place the later one.
 
     Args:
         at_M: policy token that comes next ``[M]``.
@@ -96,9 +96,7 @@ def spo_chain(index: Index, params: Params) -> Parts:
     counted = index.counted_R(params.truncated)
     cuts = _cuts(index)
     plain, known = _advantages(index, cuts, counted)
-    values = plain.copy()
-    if params.prob_mask is not None:
-        values[np.exp(signal_T(index, "logprobs")) > params.prob_mask] = 0.0
+    values = np.where(np.exp(signal_T(index, "logprobs")) > params.prob_mask, 0.0, plain)
     steps = step_mean(index, values)
     informed = np.bincount(index.step_T, known, index.batch.n_steps) > 0
 
@@ -154,7 +152,9 @@ def _cuts(index: Index) -> _Cuts:
     known = np.array([v is not None for v in value], bool)
     numbers = np.array([0.0 if v is None else v for v in value], np.float64)
     row = index.rollout_S[np.array(step, np.int64)]
-    return _Cuts(np.array(at, np.int64)[known], row[known], numbers[known], int((~known).sum()))
+    places, row, numbers = np.array(at, np.int64)[known], row[known], numbers[known]
+    last = np.append((places[1:] != places[:-1]) | (row[1:] != row[:-1]), True)[: row.size]
+    return _Cuts(places[last], row[last], numbers[last], int((~known).sum()))
 
 
 def _listed(column: Column, s: int) -> list[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from accredit.data import Batch
 from accredit.errors import ParamError
-from accredit.index import Forks, Index, fork_parents, owner_S, step_entropy, tree_R
+from accredit.index import Forks, Index, fork_parents, owner_S, root_R, step_entropy
 from accredit.planners.asking import Answer, Place, Request
 from accredit.planners.branching import with_branches
 from accredit.planners.truth import places_of
@@ -104,6 +104,8 @@ def places_before(index: Index, steps: Ints) -> list[Place]:
     """
     batch = index.batch
     start = batch.columns.get("start_R")
+    if not steps.size:
+        return []
     found = places_of(batch, steps, markov=False)
     if start is None:
         return found
@@ -136,7 +138,7 @@ def eptree(tokens: int = 2, stop: tuple[str, ...] = ("answer", "conclusion")) ->
 
     def rule(index: Index, turn: int) -> Ints:
         free = _own(index) & ~_begins_a_branch(index) & ~_forked(index) & ~_after(index, stop)
-        return _best(-_least_logprob(index), tree_R(index, "links")[index.rollout_S], free, tokens)
+        return _best(-_least_logprob(index), root_R(index)[index.rollout_S], free, tokens)
 
     return rule
 
@@ -153,7 +155,7 @@ def random_nodes(per_tree: int = 2, seed: int = 0) -> Rule:
 
     def rule(index: Index, turn: int) -> Ints:
         forks = Forks(index, "links")
-        tree = tree_R(index, "links")[index.rollout_S]
+        tree = root_R(index)[index.rollout_S]
         own = np.flatnonzero(_own(index))
         node = tree[own] * forks.n_nodes + forks.parent_N[forks.node_S[own]]
         first = own[np.unique(node, return_index=True)[1]]
