@@ -6,6 +6,14 @@ A credit that is constant where the truth is not carries no rank: it counts as 0
 
 from accredit.metrics.bias import Moments, moments
 from accredit.metrics.calibration import EDGES, Bin, calibration
+from accredit.metrics.contrasts import (
+    ContrastLaw,
+    OutcomeInformation,
+    context_variances,
+    contrast_law,
+    fidelity,
+    outcome_information,
+)
 from accredit.metrics.gradients import GradientQuality, gradient_quality, softmax_gradient
 from accredit.metrics.influence import context_variance, mutual_information, plug_in_information
 from accredit.metrics.learning import reached, regret
@@ -26,17 +34,22 @@ __all__ = [
     "EDGES",
     "MEASURES",
     "Bin",
+    "ContrastLaw",
     "Facts",
     "GradientQuality",
     "Measure",
     "Moments",
+    "OutcomeInformation",
     "across_alternatives",
     "affine_nmse",
     "auroc",
     "calibration",
     "context_variance",
+    "context_variances",
+    "contrast_law",
     "core_gap",
     "efficiency_residual",
+    "fidelity",
     "first_error",
     "gradient_quality",
     "kendall_by_unit",
@@ -47,6 +60,7 @@ __all__ = [
     "mse",
     "mutual_information",
     "nmse",
+    "outcome_information",
     "pivot_distance",
     "plug_in_information",
     "reached",
