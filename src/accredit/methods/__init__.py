@@ -3,6 +3,7 @@
 from accredit.methods import (
     aepo,
     arpo,
+    asct,
     at2po,
     belief_shift,
     bpo,
@@ -75,6 +76,7 @@ __all__ = [
     "Method",
     "aepo",
     "arpo",
+    "asct",
     "at2po",
     "belief_shift",
     "bounded",

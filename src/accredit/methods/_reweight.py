@@ -22,6 +22,7 @@ from accredit.typing import Array, BoolArray, Floats, Ints
 __all__ = [
     "BaseCredit",
     "base_credit",
+    "base_terms",
     "column_T",
     "counted_T",
     "group_T",
@@ -224,7 +225,7 @@ def reweighted(
     def explain(s: int) -> Explanation:
         under = step_value(index, base.tokens, s, float(base.steps[s]))
         more = Term(name, float(steps[s]) - under, text(s), inputs(s) if inputs else {})
-        return Explanation(id, *_place(index, s), float(steps[s]), (*_base_terms(base, s, under), more))
+        return Explanation(id, *_place(index, s), float(steps[s]), (*base_terms(base, s, under), more))
 
     return Parts(
         values,
@@ -243,7 +244,7 @@ def _place(index: Index, s: int) -> tuple[str, int]:
     return index.batch.ids[int(index.rollout_S[s])], int(index.position_S[s])
 
 
-def _base_terms(base: BaseCredit, s: int, value: float) -> tuple[Term, ...]:
+def base_terms(base: BaseCredit, s: int, value: float) -> tuple[Term, ...]:
     """Return the base's own terms where they add up to the mean of its tokens, else one for all."""
     if base.parts.explain is not None:
         terms = base.parts.explain(s).terms

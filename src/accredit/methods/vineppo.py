@@ -37,7 +37,9 @@ class Params:
     include_main: bool = flag(default=False, doc="what the rollouts themselves got counts in the value, too")
     missing: str = choice("error", "fill", doc="a state without an estimate: refuse; or V = r + V'")
     on_empty: str = choice(
-        "missing", "zero", doc="an empty list of continuations: no estimate; or V = 0, as in the authors' code"
+        "missing",
+        "zero",
+        doc="an empty list of continuations: no estimate; or V = 0, as in the authors' code",
     )
 
 
@@ -93,9 +95,15 @@ def vineppo(index: Index, params: Params) -> Parts:
             return Explanation("vineppo", *place, 0.0, (), ("unscored or rejected: no credit",))
         inputs = {"r": reward[s], "next": vine.after_S[s], "value": vine.value_S[s]}
         shown = {name: float(number) for name, number in inputs.items()} | {"k": float(vine.k_S[s])}
-        text = "reward {r:.6g} + next value {next:.6g} - value {value:.6g} of {k:.0f} outcomes".format(**shown)
+        text = "reward {r:.6g} + next value {next:.6g} - value {value:.6g} of {k:.0f} outcomes".format(
+            **shown
+        )
         members = tuple(Member(place[0], x, place[1], "continuation") for x in vine.used[s])
-        notes = () if vine.k_S[s] else (f"no outcome came back: V {'= 0' if vine.there_S[s] else 'is filled in'}",)
+        notes = (
+            ()
+            if vine.k_S[s]
+            else (f"no outcome came back: V {'= 0' if vine.there_S[s] else 'is filled in'}",)
+        )
         term = Term("surprise", float(credit[s]), text, shown, members)
         return Explanation("vineppo", *place, float(credit[s]), (term,), notes)
 

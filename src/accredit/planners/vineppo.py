@@ -16,14 +16,15 @@ from accredit.planners.truth import places_of
 __all__ = ["VinePlanner", "listed"]
 
 
-def listed(answer: Answer) -> list[dict[str, Any]]:
+def listed(answer: Answer, paid: float = 0.0) -> list[dict[str, Any]]:
     """Return the results of an answer as records hold them: a reward, and whether it was cut off.
 
     Args:
         answer: to a request.
+        paid: added to each reward: what the rollout got before the place.
     """
     return [
-        {"reward": outcome.reward, "truncated": outcome.status == "truncated"}
+        {"reward": paid + (outcome.reward or 0.0), "truncated": outcome.status == "truncated"}
         for outcome in answer.outcomes
         if outcome.is_result
     ]
@@ -66,7 +67,9 @@ class VinePlanner:
         if k < 1 or (max_step is not None and max_step < 0):
             raise ParamError(f"k must be >= 1 and max_step >= 0, got {k} and {max_step}")
         self._batch, self._k, self._policy = batch, k, policy
-        position = np.arange(batch.n_steps) - np.repeat(batch.step_start_R1[:-1], np.diff(batch.step_start_R1))
+        position = np.arange(batch.n_steps) - np.repeat(
+            batch.step_start_R1[:-1], np.diff(batch.step_start_R1)
+        )
         self._steps = np.flatnonzero(position <= (batch.n_steps if max_step is None else max_step))
         places = places_of(batch, self._steps, markov=markov)
         self._keys = [(place.group, place.key) for place in places]
