@@ -19,7 +19,7 @@ from accredit.benchmark.structure import influence
 from accredit.cli import run
 from accredit.errors import DataError, ParamError
 from accredit.views import bench_page
-from accredit.views.bench_learning import with_learning
+from accredit.views.sections import with_sections
 from accredit.worlds import make, make_policy
 
 TINY = Lesson("tiny", seeds=2, updates=12, calibrated=4)
@@ -175,8 +175,8 @@ def test_the_verb_shows_the_table_and_puts_its_section_into_the_page(tmp_path, c
 
 def test_a_new_page_keeps_the_section_on_learning():
     section = "<!-- learning: begin, made by accredit bench --learning -->\nx\n<!-- learning: end -->"
-    assert f"new\n\n{section}\n" == with_learning("new\n", f"old\n\n{section}\n")
-    assert with_learning("new\n", "old\n") == "new\n"
+    assert f"new\n\n{section}\n" == with_sections("new\n", f"old\n\n{section}\n")
+    assert with_sections("new\n", "old\n") == "new\n"
 
 
 def test_influence_is_nothing_where_nobody_listens_and_something_where_they_do():

@@ -89,12 +89,13 @@ class Learning:
         Raises:
             StoreError: if it cannot be written.
         """
-        from accredit.views.bench_learning import learning_section, with_learning  # pictures come last
+        from accredit.views.bench_learning import learning_section  # pictures come last
+        from accredit.views.sections import with_sections
 
         page = Path(path)
         before = page.read_text(encoding="utf-8") if page.exists() else "# Benchmark\n"
         with atomic_file(page) as out:
-            out.write(with_learning(before, learning_section(self.to_dict())).encode())
+            out.write(with_sections(before, learning_section(self.to_dict())).encode())
         return page
 
     def save(self, folder: str | Path) -> Path:

@@ -95,7 +95,7 @@ class Bench:
     def save_page(self, path: str | Path) -> Path:
         """Write the page of results in Markdown (see `accredit.views.bench_page`).
 
-        A section on learning that the page has already stays.
+        Sections that were made apart and that the page has already stay.
 
         Args:
             path: ends in ``.md``.
@@ -103,13 +103,13 @@ class Bench:
         Raises:
             StoreError: if it cannot be written.
         """
-        from accredit.views.bench_learning import with_learning  # pictures come last
-        from accredit.views.bench_page import page
+        from accredit.views.bench_page import page  # pictures come last
+        from accredit.views.sections import with_sections
 
         target = Path(path)
         before = target.read_text(encoding="utf-8") if target.exists() else ""
         with atomic_file(target) as out:
-            out.write(with_learning(page(self.to_dict()), before).encode())
+            out.write(with_sections(page(self.to_dict()), before).encode())
         return target
 
     def __repr__(self) -> str:

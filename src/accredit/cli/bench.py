@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from accredit.cli.options import as_json
+from accredit.cli.options import as_json, key_option
 from accredit.cli.output import emit_json, note, progress
+from accredit.errors import ParamError
 
 __all__ = ["command"]
 
@@ -35,6 +36,12 @@ __all__ = ["command"]
 @click.option(
     "--learning", is_flag=True, help="Teach policies by each credit instead: rooms and keydoor, four methods."
 )
+@click.option(
+    "--recorded", metavar="FILE", type=click.Path(), help="Measure on these rollouts instead; needs --truth."
+)
+@click.option("--truth", metavar="FILE", type=click.Path(), help="Of --recorded, by accredit truth.")
+@click.option("--name", metavar="TEXT", default="", help="Of --recorded, on the page.")
+@key_option
 @as_json
 def command(
     families: str,
@@ -45,9 +52,16 @@ def command(
     no_resume: bool,
     docs: str | None,
     learning: bool,
+    recorded: str | None,
+    truth: str | None,
+    name: str,
+    key: str | None,
     as_json: bool,
 ) -> None:
     """Measure methods against exact truth: a leaderboard a task family, with intervals and costs."""
+    if recorded is not None or truth is not None:
+        _recorded(recorded, truth, methods, key, name, docs, as_json)
+        return
     if learning:
         _learning(families, methods, scale, seed, out, no_resume, docs, as_json)
         return
@@ -63,6 +77,31 @@ def command(
     if docs is not None:
         note(f"wrote {found.save_page(docs)}")
     emit_json(document) if as_json else show(bench_blocks(document))
+
+
+def _recorded(
+    file: str | None,
+    truth: str | None,
+    methods: str,
+    key: str | None,
+    name: str,
+    docs: str | None,
+    as_json: bool,
+) -> None:
+    import accredit as ac
+    from accredit.benchmark.recorded import recorded
+    from accredit.views.bench_recorded import recorded_blocks
+    from accredit.views.tables import show
+
+    if file is None or truth is None:
+        raise ParamError("--recorded and --truth belong together", hint="accredit truth makes the truth")
+    chosen = methods if methods == "all" else methods.split(",")
+    with progress("bench") as tell:
+        found = recorded(ac.read(file), truth, chosen, key=key, name=name, progress=tell)
+    document = found.to_dict()
+    if docs is not None:
+        note(f"wrote {found.save_page(docs)}")
+    emit_json(document) if as_json else show(recorded_blocks(document))
 
 
 def _learning(

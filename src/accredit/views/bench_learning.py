@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from accredit.views.sections import section
 from accredit.views.tables import Line, Table
 
-__all__ = ["learning_blocks", "learning_section", "with_learning"]
+__all__ = ["learning_blocks", "learning_section"]
 
-_BEGIN = "<!-- learning: begin, made by accredit bench --learning -->"
-_END = "<!-- learning: end -->"
 _MARK = {"better": " ▲", "worse": " ▼"}
 _HEAD = (
     "method",
@@ -51,27 +49,7 @@ def learning_section(document: Mapping[str, Any]) -> str:
         lines = [_HEAD, ["---"] * len(_HEAD), *([f"`{name}`", *rest] for name, *rest in rows)]
         table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
         parts.append("\n\n".join([f"### {family}", table, *_lacking(document, family)]))
-    return "\n\n".join([_BEGIN, *parts, _END])
-
-
-def with_learning(page: str, section: str) -> str:
-    """Return a page with the section put in, in place of the one it had.
-
-    Args:
-        page: Markdown.
-        section: from `learning_section`; or another page, whose section is taken over if it has one.
-
-    Example:
-        >>> one = f"{_BEGIN} one {_END}"
-        >>> with_learning(with_learning("page", one), f"{_BEGIN} two {_END}").count("two")
-        1
-    """
-    marked = re.compile(re.escape(_BEGIN) + ".*?" + re.escape(_END), re.DOTALL)
-    own = marked.search(section)
-    if own is None:
-        return page
-    bare = marked.sub("", page).rstrip("\n")
-    return f"{bare}\n\n{own.group()}\n"
+    return section("learning", "accredit bench --learning", "\n\n".join(parts))
 
 
 _WORDS = (
