@@ -166,14 +166,21 @@ def test_provenance_names_model_server_and_version():
     )
 
 
-def test_a_model_named_by_a_path_of_the_server_keeps_only_its_last_part():
+def test_a_model_named_by_a_path_of_the_server_is_asked_by_it_and_shown_by_its_last_part():
+    """The last part alone was sent as well, and vLLM answered 404."""
     card = {"id": "/home/someone/models/tiny.gguf", "owned_by": "vllm"}
 
     def respond(path, body):
         return ok({"data": [card]}) if path == "/v1/models" else vllm(path, body)
 
     with serving(respond) as server:
-        assert "tiny.gguf" == Endpoint(server.url, limits=QUICK).provenance.model
+        endpoint = Endpoint(server.url, limits=QUICK)
+        assert "tiny.gguf" == endpoint.provenance.model
+        list(endpoint.score([_request()]))
+        endpoint.decode(endpoint.encode("x"))
+    named = [body["model"] for _, body, _ in server.asked if body]
+    assert {card["id"]} == set(named)
+    assert 4 == len(named)
 
 
 def test_text_goes_through_the_tokenizer_of_the_server():
@@ -353,6 +360,14 @@ def test_a_refusal_is_not_tried_again(status):
     with serving(_completions(error(status, message="no", type="bad_thing", code=7))) as server:
         assert f"HTTP {status} (bad_thing)" in _first_answer(server.url)
     assert 1 == len(server.completions())
+
+
+def test_more_tokens_than_vllm_shows_are_refused_with_its_switch():
+    refusal = error(400, message="Requested prompt logprobs of 30", type="BadRequestError", code=400)
+    with serving(_completions(refusal)) as server, pytest.raises(BackendError) as caught:
+        _scored(server.url, _request(want=Want(topk=30)))
+    assert "refuses topk:30" in str(caught.value)
+    assert "--max-logprobs" in str(caught.value)
 
 
 def test_waits_grow_and_follow_what_the_server_asks(monkeypatch):

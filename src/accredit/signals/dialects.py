@@ -14,13 +14,14 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from accredit.errors import BackendError
-from accredit.signals.client import Client
+from accredit.signals.client import Client, Refused
 from accredit.signals.request import ProbeRequest, Scores
 from accredit.typing import Array, Json
 
 __all__ = ["DIALECTS", "Dialect", "Echo", "LlamaCpp", "Vllm"]
 
 _ROUNDING = 1e-3  # a log-probability may exceed 0 by this: bfloat16 sums
+_MOST = 20  # tokens a position that vLLM shows if it is not told otherwise
 _FORCED = 1e6  # added to a logit: no other token is left
 # Whatever the model's own generation settings are: probabilities are those of the whole softmax.
 _UNCHANGED = {"temperature": 1.0, "top_p": 1.0}
@@ -66,7 +67,13 @@ class Vllm:
         body = {"model": model, "prompt": ids, "max_tokens": 1, "return_token_ids": True, **_UNCHANGED}
         body |= {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "add_special_tokens": False}
         body["prompt_logprobs"] = max(1, request.want.topk)
-        answer = client.post("/v1/completions", body, len(ids))
+        try:
+            answer = client.post("/v1/completions", body, len(ids))
+        except Refused as error:
+            if error.status == 400 and request.want.topk > _MOST:
+                hint = f"vLLM gives {_MOST}, unless it was started with a larger --max-logprobs"
+                raise BackendError(f"the server refuses topk:{request.want.topk}", hint=hint) from None
+            raise
         choice = _choice(answer)
         _same_ids(choice.get("prompt_token_ids"), ids)
         _same_count(answer, ids)

@@ -37,8 +37,9 @@ _WHY_NOT = {
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """What is known of the server once it was asked."""
+    """What is known of the server once it was asked: the model's name there, and one fit to be shown."""
 
+    id: str
     model: str
     dialect: Dialect
     version: str
@@ -146,7 +147,7 @@ class Endpoint:
             under_way: set[Future[Scores]] = set()
             while True:
                 for request in islice(todo, 2 * self.client.limits.concurrency - len(under_way)):
-                    under_way.add(pool.submit(served.dialect.score, self.client, served.model, request))
+                    under_way.add(pool.submit(served.dialect.score, self.client, served.id, request))
                 if not under_way:
                     return
                 done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
@@ -166,7 +167,7 @@ class Endpoint:
         if self.served.dialect.name == "llamacpp":
             body: dict[str, Any] = {"content": text, "add_special": False, "parse_special": True}
         else:
-            body = {"model": self.served.model, "prompt": text, "add_special_tokens": False}
+            body = {"model": self.served.id, "prompt": text, "add_special_tokens": False}
         found = self._tokens("/tokenize", body).get("tokens")
         if not isinstance(found, list) or any(type(i) is not int or i < 0 for i in found):
             raise BackendError("the server's /tokenize gives no ids")
@@ -184,7 +185,7 @@ class Endpoint:
         body: dict[str, Any] = {"tokens": np.asarray(ids).tolist()}
         name = "content"
         if self.served.dialect.name != "llamacpp":
-            body["model"], name = self.served.model, "prompt"
+            body["model"], name = self.served.id, "prompt"
         found = self._tokens("/detokenize", body).get(name)
         if not isinstance(found, str):
             raise BackendError("the server's /detokenize gives no text")
@@ -213,7 +214,8 @@ class Endpoint:
         dialect = self._dialect(str(entry.get("owned_by", "")), name)
         context = entry.get("max_model_len", meta.get("n_ctx") if meta else None)
         return _Served(
-            model=name if self._wanted_model else _public(name),
+            id=name,
+            model=_public(name),
             dialect=dialect,
             version=_version(self.client) if dialect.name == "vllm" else "",
             context=context if type(context) is int and context > 0 else None,
