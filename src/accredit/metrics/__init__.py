@@ -19,7 +19,13 @@ from accredit.metrics.influence import context_variance, mutual_information, plu
 from accredit.metrics.learning import reached, regret
 from accredit.metrics.measures import CRITICAL, MEASURES, Facts, Measure, measure
 from accredit.metrics.places import auroc, first_error, pivot_distance, top_hit
-from accredit.metrics.ranks import across_alternatives, kendall_by_unit, kendall_within, spearman_within
+from accredit.metrics.ranks import (
+    across_alternatives,
+    kendall_by_unit,
+    kendall_within,
+    pearson_within,
+    spearman_within,
+)
 from accredit.metrics.sizes import affine_nmse, mse, nmse, scale_of, sign_accuracy
 from accredit.metrics.structure import (
     core_gap,
@@ -61,6 +67,7 @@ __all__ = [
     "mutual_information",
     "nmse",
     "outcome_information",
+    "pearson_within",
     "pivot_distance",
     "plug_in_information",
     "reached",

@@ -9,7 +9,14 @@ import numpy as np
 from accredit.metrics.ties import steady
 from accredit.typing import BoolArray, Floats, Ints
 
-__all__ = ["Alternatives", "across_alternatives", "kendall_by_unit", "kendall_within", "spearman_within"]
+__all__ = [
+    "Alternatives",
+    "across_alternatives",
+    "kendall_by_unit",
+    "kendall_within",
+    "pearson_within",
+    "spearman_within",
+]
 
 
 def kendall_within(credit_S: Floats, truth_S: Floats, unit_S: Ints) -> float | None:
@@ -68,11 +75,44 @@ def spearman_within(credit_S: Floats, truth_S: Floats, unit_S: Ints) -> float | 
         >>> spearman_within(np.array([1.0, 2.0, 9.0]), np.array([0.0, 1.0, 2.0]), np.zeros(3, int))
         1.0
     """
-    n = int(unit_S.max(initial=-1)) + 1
     x, y = _centred_ranks(steady(credit_S), unit_S), _centred_ranks(steady(truth_S), unit_S)
+    return _mean_correlation(x, y, unit_S)
+
+
+def pearson_within(credit_S: Floats, truth_S: Floats, unit_S: Ints) -> float | None:
+    """Return Pearson's r inside each unit, averaged as by `kendall_within`.
+
+    Args:
+        credit_S: what a method gave ``[S]``.
+        truth_S: true advantages ``[S]``.
+        unit_S: dense code of each step's unit ``[S]``.
+
+    Example:
+        >>> round(pearson_within(np.array([1.0, 2.0, 9.0]), np.array([0.0, 1.0, 8.0]), np.zeros(3, int)), 9)
+        1.0
+    """
+    x, y = _centred(steady(credit_S), unit_S), _centred(steady(truth_S), unit_S)
+    return _mean_correlation(x, y, unit_S)
+
+
+def _mean_correlation(x: Floats, y: Floats, unit_S: Ints) -> float | None:
+    """Return the mean correlation over units, of values that are centred there."""
+    n = int(unit_S.max(initial=-1)) + 1
     top, xx, yy = (np.bincount(unit_S, v, n).astype(np.float64) for v in (x * y, x * x, y * y))
     value, kept = _correlation(top, xx * yy), yy > 0
     return float(value[kept].mean()) if kept.any() else None
+
+
+def _centred(values: Floats, unit_S: Ints) -> Floats:
+    """Return values less their mean in the unit; exactly 0 where all of a unit are equal."""
+    n = int(unit_S.max(initial=-1)) + 1
+    low, high = np.full(n, np.inf), np.full(n, -np.inf)
+    np.minimum.at(low, unit_S, values)
+    np.maximum.at(high, unit_S, values)
+    scaled = np.divide(values, np.abs(values).max(initial=0.0) or 1.0)
+    mean = np.bincount(unit_S, scaled, n) / np.maximum(np.bincount(unit_S, minlength=n), 1)
+    found: Floats = np.where((low == high)[unit_S], 0.0, scaled - mean[unit_S])
+    return found
 
 
 def _centred_ranks(values: Floats, unit_S: Ints) -> Floats:

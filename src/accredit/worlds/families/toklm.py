@@ -31,7 +31,8 @@ def make(
     at most ``mistakes`` places.  The model's logits depend on the place, the rule's memory and
     the last token.
 
-    States: (place, memory, last token).  Key of a step: the whole string so far.
+    States: (place, memory, last token), listed in ``facts["states"]``.  Key of a step: the whole
+    string so far.
 
     Args:
         seed: of the model and of the string to copy.
@@ -78,5 +79,5 @@ def make(
         history=True,
         tokens_per_step=tokens_per_step,
         size={**size, "mistakes": mistakes},
-        facts={"rule": rule, "given": given},
+        of_states=lambda states: {"facts": {"rule": rule, "given": given, "states": tuple(states)}},
     )
