@@ -162,13 +162,11 @@ class _Searched:
         """Return n, mean, p and var; p and var are -1 where absent."""
         if not isinstance(told, Mapping):
             raise self._odd(s, told)
-        n = told.get("n")
-        found = [n, told.get("mean") if n else 0.0]
-        found += [-1.0 if told.get(name) is None else told[name] for name in ("p", "var")]
-        fine = all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in found)
-        if not fine or found[0] < 0 or (told.get("p") is not None and found[2] < 0):
+        n: Any = told.get("n")
+        given = [n, told.get("mean") if n else 0.0, *(_or_absent(told, name) for name in ("p", "var"))]
+        if not all(map(_finite, given)) or n < 0 or (told.get("p") is not None and told["p"] < 0):
             raise self._odd(s, told)
-        return [float(x) for x in found]
+        return [float(x) for x in given]
 
     def _odd(self, s: int, got: Any) -> DataError:
         return DataError(
@@ -200,7 +198,8 @@ class _Searched:
         mass = np.where(empty[self.step_J], self.tried_J, mass)
         self._no_p = none_told & (self._sum(np.ones(told.size)) > 0)
         total = self._sum(mass)[self.step_J]
-        return np.divide(mass, total, out=np.zeros(mass.size), where=total > 0)
+        found: Floats = np.divide(mass, total, out=np.zeros(mass.size), where=total > 0)
+        return found
 
     def _sum(self, values_J: Array) -> Floats:
         return segment_sum(values_J, self.step_J, self.size)
@@ -214,12 +213,12 @@ class _Searched:
         self.forced_S = kept & (legal == 1) & (self._sum(self.chosen_J) > 0)
         open_S = kept & ~self.forced_S
         searched = self._sum(self.tried_J) > 0
-        self.illegal_S = open_S & (legal > 0) & searched & (self._sum(self.chosen_J) == 0)
+        self.illegal_S = open_S & (legal > 0) & (self._sum(self.chosen_J) == 0)
         own = self._sum(self.chosen_J & self.tried_J) > 0
         self.missing_S = open_S & ~self.illegal_S & ~own
         self.decided_S: BoolArray = open_S & own
         if self.params.illegal == "rollout":
-            self.decided_S = self.decided_S | (self.illegal_S & self._scored_S)
+            self.decided_S = self.decided_S | (self.illegal_S & searched & self._scored_S)
         if self.missing_S.any() and self.params.missing == "raise":
             raise DataError(
                 f"{int(self.missing_S.sum())} decisions have no search, or none of the action taken",
@@ -343,3 +342,12 @@ class _Searched:
         own = self.chosen_J.astype(np.float64)
         error = np.divide(self.var_J, self.n_J, out=np.zeros(self.n_J.size), where=self.tried_J)
         return np.where(legal, np.sqrt(self._sum((own - self.p_J) ** 2 * error)), 0.0)
+
+
+def _or_absent(told: Mapping[str, Any], name: str) -> Any:
+    value = told.get(name)
+    return -1.0 if value is None else value
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

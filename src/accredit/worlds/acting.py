@@ -13,7 +13,16 @@ from accredit.typing import Floats
 from accredit.worlds.policies import Policy
 from accredit.worlds.tabular import Task
 
-__all__ = ["Actor", "Choice", "Scene", "ScriptedActor", "TableActor", "UniformActor", "Weighing"]
+__all__ = [
+    "Actor",
+    "Choice",
+    "Scene",
+    "ScriptedActor",
+    "TableActor",
+    "UniformActor",
+    "WeighedActor",
+    "Weighing",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +180,32 @@ class ScriptedActor:
         if self._error and rng.random() < self._error:
             return _uniform(scene, rng)
         return Choice(self._rule(scene))
+
+
+class WeighedActor:
+    """Draws by weights that a rule gives to the possible actions.
+
+    Args:
+        weigh: the weights of a scene's actions, in their order.
+        name: of the rule, for the version; it must change whenever the rule does otherwise than by
+            what it was told in the course of one job.
+    """
+
+    def __init__(self, weigh: Callable[[Scene], Floats], name: str = "weighed") -> None:
+        self._weigh, self.version = weigh, name
+
+    def act(self, scenes: Sequence[Scene], rngs: Sequence[np.random.Generator]) -> Sequence[Choice]:
+        """Return a draw for each scene."""
+        return [self._one(scene, rng) for scene, rng in zip(scenes, rngs, strict=True)]
+
+    def probs(self, scenes: Sequence[Scene]) -> Sequence[Floats]:
+        """Return the probability of each scene's actions."""
+        return [weights / weights.sum() for weights in map(self._weigh, scenes)]
+
+    def _one(self, scene: Scene, rng: np.random.Generator) -> Choice:
+        (probs,) = self.probs([scene])
+        a = drawn(probs, rng)
+        return Choice((scene.actions or ())[a], float(np.log(probs[a])))
 
 
 def _uniform(scene: Scene, rng: np.random.Generator) -> Choice:
