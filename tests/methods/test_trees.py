@@ -82,7 +82,7 @@ KINDS = st.sampled_from(["sqrt", "uniform", "none"])
 
 @given(grown(), KINDS, st.sampled_from(["state", "adv"]))
 def test_treerl_equals_the_slow_loop(records: list[Record], reweight: str, mode: str) -> None:
-    """Seen failing with the root of the group in place of the tree's."""
+    """Seen failing with unscored leaves in the divisor."""
     same(records, slow.treerl(Slow(records), reweight, mode), "treerl", reweight=reweight, mode=mode)
 
 

@@ -22,9 +22,9 @@ def grown(draw: st.DrawFn, rewards: tuple[float | None, ...] = (0.0, 1.0, 0.5, N
     found: list[Record] = []
     sizes: dict[str, tuple[int, float]] = {}
     for r in range(draw(st.integers(2, 8))):
-        group = draw(st.sampled_from(["g", "h"])) if r > 1 else "g"
-        tree = draw(st.sampled_from(["s", "t"]))
-        path = draw(st.lists(st.sampled_from("ab"), min_size=int(r < 2), max_size=4))
+        group = draw(st.sampled_from(["g", "g", "h"])) if r > 1 else "g"
+        tree = draw(st.sampled_from(["s", "s", "s", "t"]))
+        path = draw(st.lists(st.sampled_from("aab"), min_size=int(r < 2), max_size=4))
         steps = []
         for t in range(len(path)):
             node = f"{group}{tree}" + "".join(path[: t + 1])

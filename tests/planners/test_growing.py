@@ -73,7 +73,7 @@ def test_the_beam_takes_uncertain_turns_and_spares_those_with_siblings() -> None
 
 @given(st.integers(1, 4), st.integers(0, 5))
 def test_random_nodes_are_inner_nodes_of_their_tree_each_once(n: int, seed: int) -> None:
-    """Seen failing with copies of shared steps among the nodes."""
+    """Seen failing with the nodes that steps lead into."""
     first, alone = record("a", [-1.0] * 3), record("c", [-1.0] * 2)
     branch = record("b", [-1.0] * 4, parent="a", fork_step=2)
     branch["steps"][:2] = first["steps"][:2]

@@ -156,9 +156,8 @@ def random_nodes(per_tree: int = 2, seed: int = 0) -> Rule:
     def rule(index: Index, turn: int) -> Ints:
         forks = Forks(index, "links")
         tree = root_R(index)[index.rollout_S]
-        own = np.flatnonzero(_own(index))
-        node = tree[own] * forks.n_nodes + forks.parent_N[forks.node_S[own]]
-        first = own[np.unique(node, return_index=True)[1]]
+        node = tree * forks.n_nodes + forks.parent_N[forks.node_S]
+        first = np.unique(node, return_index=True)[1]
         free = np.zeros(tree.size, bool)
         free[first] = True
         rng = np.random.default_rng(np.random.SeedSequence([seed, turn]))
