@@ -18,7 +18,7 @@ __all__ = ["command"]
     "--world",
     metavar="NAME",
     required=True,
-    help="textworld; FAMILY:SEED of the worlds with tables; or package.module:function of your own.",
+    help="textworld; FAMILY:SEED of a built-in world (rooms:1, toolshop:3); or package.module:function.",
 )
 @click.option(
     "--policy",

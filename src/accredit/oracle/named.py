@@ -16,9 +16,12 @@ from accredit.worlds import FAMILIES, TabularWorld, World, make, make_policy
 from accredit.worlds.acting import Actor, TableActor, UniformActor
 from accredit.worlds.textworld import HORIZON, TextWorldGame, game_file
 
-__all__ = ["actor_named", "world_named"]
+__all__ = ["PLAYED", "actor_named", "world_named"]
 
 MakeWorld = Callable[[str], World]
+PLAYED: Mapping[str, str] = {  # worlds of a seed: module of `accredit.worlds`, and its class
+    "toolshop": "ToolShop",
+}
 
 
 def world_named(name: str, batch: Batch, *, horizon: int | None = None) -> MakeWorld:
@@ -26,14 +29,15 @@ def world_named(name: str, batch: Batch, *, horizon: int | None = None) -> MakeW
 
     Args:
         name: ``textworld`` (games are made again from each rollout's ``metadata.tw_make``);
-            ``FAMILY:SEED`` of the worlds with tables (``rooms:1``); or ``package.module:function`` of
-            your own, which gets a group and returns a World.
+            ``FAMILY:SEED`` of the worlds with tables (``rooms:1``) and of `PLAYED` ones (``toolshop:3``;
+            without the seed, it is the number that a group's name ends in); or
+            ``package.module:function`` of your own, which gets a group and returns a World.
         batch: the rollouts.
         horizon: steps of an episode, where the world lets one choose.
 
     Raises:
         ParamError: for an unknown name.
-        DataError: if a rollout does not say how its game was made.
+        DataError: if a rollout does not say how its game was made, or a group's name has no number.
     """
     if name == "textworld":
         return _textworld(batch, HORIZON if horizon is None else horizon)
@@ -41,9 +45,11 @@ def world_named(name: str, batch: Batch, *, horizon: int | None = None) -> MakeW
     if head in FAMILIES and re.fullmatch(r"[0-9]{1,9}", tail or "0"):
         task = make(head, int(tail or 0))
         return lambda group: TabularWorld(task)
+    if head in PLAYED and re.fullmatch(r"[0-9]{0,9}", tail):
+        return _played(head, tail, horizon)
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
         return _own(head, tail)
-    raise ParamError(f"no world {name!r}", hint=suggest(name, ["textworld", *FAMILIES]))
+    raise ParamError(f"no world {name!r}", hint=suggest(name, ["textworld", *PLAYED, *FAMILIES]))
 
 
 def actor_named(
@@ -90,6 +96,20 @@ def _textworld(batch: Batch, horizon: int) -> MakeWorld:
         return TextWorldGame(files[group], horizon=horizon)
 
     return world
+
+
+def _played(name: str, seed: str, horizon: int | None) -> MakeWorld:
+    world = getattr(import_module(f"accredit.worlds.{name}"), PLAYED[name])
+    size = {} if horizon is None else {"horizon": horizon}
+
+    def make_one(group: str) -> World:
+        own = re.search(r"[0-9]{1,9}$", group)
+        if not seed and own is None:
+            raise DataError(f"group {group!r} does not end in a seed", hint=f"Say the seed: {name}:SEED")
+        found: World = world(seed=int(seed or (own[0] if own else 0)), **size)
+        return found
+
+    return make_one
 
 
 def _games(batch: Batch) -> Mapping[str, list[str]]:
