@@ -77,6 +77,7 @@ ROLLOUT_FIELDS = _table(
     Field("final_value", "final_value_R", "number", "V(final_state), used where truncated"),
     Field("parent", "parent_R", "word", "id of the rollout that this one branched from"),
     Field("fork_step", "fork_step_R", "number", "step of the parent at which it branched"),
+    Field("start", "start_R", "number", "seed of the episode's start, where a world has several"),
     Field("branch_kind", "branch_kind_R", "word", "fork, subagent, compaction or verifier"),
     Field("tree", "tree_R", "word", "tree of its task that it belongs to, where a task has several"),
     Field("agent", "agent_R", "word", "default role of its steps"),
