@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import minimize_scalar
-from scipy.stats import kendalltau, spearmanr
+from scipy.stats import kendalltau, pearsonr, spearmanr
 
 from accredit import metrics
 
@@ -78,10 +78,15 @@ def test_sign_accuracy_equals_the_loop(drawn, weighted, odd_only):
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs"), [(metrics.kendall_within, kendalltau), (metrics.spearman_within, spearmanr)]
+    ("ours", "theirs"),
+    [
+        (metrics.kendall_within, kendalltau),
+        (metrics.spearman_within, spearmanr),
+        (metrics.pearson_within, pearsonr),
+    ],
 )
 @given(drawn=rollouts())
-def test_rank_within_is_the_mean_of_scipys_and_constant_credit_counts_as_zero(ours, theirs, drawn):
+def test_correlation_within_is_the_mean_of_scipys_and_constant_credit_counts_as_zero(ours, theirs, drawn):
     a, t, rollout_S = drawn
     found = [
         0.0 if np.ptp(a[at]) == 0 else theirs(a[at], t[at])[0]

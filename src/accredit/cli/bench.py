@@ -42,6 +42,11 @@ __all__ = ["command"]
 @click.option("--truth", metavar="FILE", type=click.Path(), help="Of --recorded, by accredit truth.")
 @click.option("--name", metavar="TEXT", default="", help="Of --recorded, on the page.")
 @key_option
+@click.option(
+    "--tokens",
+    is_flag=True,
+    help="Measure token methods against the exact advantage of every token instead, with negative controls.",
+)
 @as_json
 def command(
     families: str,
@@ -56,11 +61,16 @@ def command(
     truth: str | None,
     name: str,
     key: str | None,
+    tokens: bool,
     as_json: bool,
 ) -> None:
     """Measure methods against exact truth: a leaderboard a task family, with intervals and costs."""
     if recorded is not None or truth is not None:
         _recorded(recorded, truth, methods, key, name, docs, as_json)
+        return
+    if tokens:
+        _refuse_with_tokens(families, learning=learning)
+        _tokens(methods, scale, seed, out, no_resume, docs, as_json)
         return
     if learning:
         _learning(families, methods, scale, seed, out, no_resume, docs, as_json)
@@ -124,3 +134,25 @@ def _learning(
     if docs is not None:
         note(f"wrote {found.save_page(docs)}")
     emit_json(document) if as_json else show(learning_blocks(document))
+
+
+def _refuse_with_tokens(families: str, *, learning: bool) -> None:
+    if learning:
+        raise click.UsageError("--tokens and --learning are two runs: give one of them")
+    if families != "all":
+        raise click.UsageError("--tokens plays toklm alone: leave --families out")
+
+
+def _tokens(
+    methods: str, scale: str, seed: int, out: str | None, no_resume: bool, docs: str | None, as_json: bool
+) -> None:
+    from accredit.benchmark.tokens import bench_tokens
+    from accredit.views.bench_tokens import token_blocks
+    from accredit.views.tables import show
+
+    with progress("bench") as tell:
+        found = bench_tokens(methods, scale, seed=seed, out=out, resume=not no_resume, progress=tell)
+    document = found.to_dict()
+    if docs is not None:
+        note(f"wrote {found.save_page(docs)}")
+    emit_json(document) if as_json else show(token_blocks(document))
