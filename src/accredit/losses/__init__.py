@@ -1,5 +1,6 @@
 """Reference loss terms: what a trainer does with token advantages, in numpy, with gradients."""
 
+from accredit.losses.cancellation import drift, min_replace, orthogonal
 from accredit.losses.distillation import GATES, sampled_reverse_kl, sdar, sdar_gate, skill_sd
 from accredit.losses.divergence import (
     ESTIMATORS,
@@ -35,6 +36,7 @@ __all__ = [
     "aggregate",
     "cispo",
     "directions",
+    "drift",
     "evidence",
     "fisher_moments",
     "forward_kl",
@@ -43,6 +45,8 @@ __all__ = [
     "jsd",
     "kl_estimate",
     "log_softmax",
+    "min_replace",
+    "orthogonal",
     "ppo",
     "reverse_kl",
     "row_pieces",
