@@ -226,6 +226,26 @@ def hidden(records: list[Record]) -> list[Record]:
     ]
 
 
+NAMES = "names of rollouts, groups and states are irrelevant"
+CRITIC = "a critic's values do not follow the outcomes"
+
+
+def continued(records: list[Record]) -> list[Record]:
+    """Give every step continuations after it, and a critic's value of its action."""
+    return [
+        record
+        | {
+            "steps": [
+                step
+                | {"action_value": step["value"]}
+                | {"continuations": [{"reward": float((t + i) % 2)} for i in range(len(step["tokens"]))]}
+                for t, step in enumerate(record["steps"])
+            ]
+        }
+        for record in records
+    ]
+
+
 # Methods (and presets) that need more than their id; all others run with their defaults.
 def _with_cuts(records: list[Record]) -> list[Record]:
     """Values before the first token of every other step, and in the middle of long ones."""
@@ -339,4 +359,19 @@ CASES = (
     Case("prm:rule=pure,baseline=step,weighted=false", decorate=_with_scores),
     Case("prm:rule=pbrs", decorate=_with_scores),
     Case("prm:rule=immediate", decorate=_with_scores),
+    Case("arpo:attribution=hard"),
+    Case(
+        "arpo:attribution=hard,normalise_by_std=false,dedupe=true",
+        waive={SCALE_FREE: "the mean-only form keeps the scale of the rewards"},
+    ),
+    Case("aepo", waive={TRAINED: OVER_TRAINED}),
+    Case("c3:blend=0.5,baseline=weighted"),
+    Case("c3:contexts=depth"),
+    Case(
+        "c3:variant=value_assisted", decorate=continued, waive={TIES: CRITIC, SHIFT: CRITIC, SCALES: CRITIC}
+    ),
+    Case("c3-bucket", decorate=continued),
+    Case("treemem", waive={NAMES: "the draw of paths is by names, so that order does not matter"}),
+    Case("treemem:normalise=siblings,sibling=z,update_on=all_nodes"),
+    Case("treemem:normalise=level,update_on=all_nodes"),
 )

@@ -55,7 +55,7 @@ class Params(TreeParams):
     params=Params,
     needs={"reward"},
     yields="step",
-    tags={"group", "shift_invariant"},
+    tags={"group", "shift_invariant", "scale_invariant"},
     cites="arXiv:2605.04811",
 )
 def treemem(index: Index, params: Params) -> Parts:
