@@ -16,6 +16,7 @@ from accredit.typing import Floats, Ints
 from accredit.worlds import Policy, Rules, Task, World
 from accredit.worlds.acting import Scene, Weighing
 from accredit.worlds.dynamic import Tables, evaluate, key_advantage, occupancy, residual
+from accredit.worlds.protocol import agent_of
 from accredit.worlds.tabular import codes_of
 from accredit.worlds.tabular import tabulate as tabulated_task
 from accredit.worlds.truth import CRITICAL, StepTruth
@@ -136,11 +137,11 @@ def tabulate(
             "only a deterministic world with exact snapshots can be tabulated",
             hint="Estimate its values by continuations (monte_carlo)",
         )
-    start, moves = _explored(world, most)
+    start, moves, agents = _explored(world, most)
     limit = horizon if horizon is not None else world_horizon(world)
     first: Node = (start, ())
     task, nodes = _task(first, moves, memory, limit, most)
-    policy = _asked(actor, task, nodes, moves, group)
+    policy = _asked(actor, task, nodes, moves, group, agents)
     tables = evaluate(task, policy.probs_NA)
     error = residual(task, policy.probs_NA, tables)
     if not error < _LARGEST_RESIDUAL:
@@ -161,15 +162,19 @@ def world_horizon(world: World) -> int:
     return left
 
 
-def _explored(world: World, most: int) -> tuple[State, Moves]:
-    """Return the first state, and where each action leads from each state that can be reached."""
+def _explored(world: World, most: int) -> tuple[State, Moves, Mapping[State, str]]:
+    """Return the first state, where each action leads from each state that can be reached, and whose turn
+    it is there.
+    """
     world.reset(0)
     first = (world.key(), world.seen())
     waiting = deque([(first, world.snapshot())])
     moves: Moves = {first: {}}
+    agents: dict[State, str] = {}
     while waiting:
         state, token = waiting.popleft()
         world.restore(token)
+        agents[state] = agent_of(world)
         for action in list(world.actions() or ()):
             world.restore(token)
             _, reward, _ = world.step(action)
@@ -182,7 +187,7 @@ def _explored(world: World, most: int) -> tuple[State, Moves]:
                 moves[there] = {}
                 if not over:
                     waiting.append((there, world.snapshot()))
-    return first, moves
+    return first, moves, agents
 
 
 def _goes_on(world: World) -> bool:
@@ -224,10 +229,20 @@ def _task(first: Node, moves: Moves, memory: int, horizon: int, most: int) -> tu
     return task, nodes
 
 
-def _asked(actor: Weighing, task: Task, nodes: Mapping[Node, int], moves: Moves, group: str) -> Policy:
+def _asked(
+    actor: Weighing,
+    task: Task,
+    nodes: Mapping[Node, int],
+    moves: Moves,
+    group: str,
+    agents: Mapping[State, str],
+) -> Policy:
     """Return the policy's probabilities in each node that goes on."""
     live = [node for node, n in nodes.items() if task.live_N[n]]
-    scenes = [Scene(group, state[0], state[1], tuple(moves[state]), past) for state, past in live]
+    scenes = [
+        Scene(group, *state, actions=tuple(moves[state]), history=past, agent=agents[state])
+        for state, past in live
+    ]
     probs = np.zeros((task.n_states, task.n_actions))
     place = {a: i for i, a in enumerate(task.actions)}
     for node, scene, row in zip(live, scenes, actor.probs(scenes), strict=True):

@@ -91,6 +91,7 @@ class Visit:
         logprob: of the action under the policy; None where it was forced.
         tokens: that the policy generated for it.
         options: what could be done there; empty where that is free text.
+        agent: who decided; "" where only one does.
     """
 
     key: str
@@ -99,6 +100,7 @@ class Visit:
     logprob: float | None = None
     tokens: int = 0
     options: tuple[str, ...] = ()
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

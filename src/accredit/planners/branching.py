@@ -153,6 +153,8 @@ def _paid(
 
 def _step(visit: Visit) -> dict[str, Any]:
     found: dict[str, Any] = {"state": visit.key, "action": visit.action}
+    if visit.agent:
+        found["agent"] = visit.agent
     if visit.tokens:
         found["n_tokens"] = visit.tokens
     if visit.logprob is not None:

@@ -35,6 +35,7 @@ class Scene:
         seen: what the world shows of it.
         actions: what can be done; None = free text.
         history: actions since the episode began.
+        agent: who decides here; "" where only one does.
     """
 
     group: str
@@ -42,6 +43,7 @@ class Scene:
     seen: str
     actions: tuple[str, ...] | None
     history: tuple[str, ...] = ()
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,10 @@ class TabularWorld:
         clock = f" Step {self._time}." if self.task.clock else ""
         return self.task.keys[self._node] + clock
 
+    def agent(self) -> str:
+        """Return the role that decides in the present state; "" where the task has none."""
+        return self.task.agents[self._node] if self.task.agents else ""
+
     def snapshot(self) -> Any:
         """Return the state, the time and the state of the generator."""
         self.cost.snapshots += 1

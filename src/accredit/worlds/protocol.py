@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
-__all__ = ["Cost", "World"]
+__all__ = ["Cost", "SharedWorld", "World", "agent_of"]
 
 
 @dataclass(slots=True)
@@ -100,3 +100,28 @@ class World(Protocol):
     def restore(self, token: Any) -> str:
         """Go back to the state of a token; return what is seen there."""
         ...
+
+
+@runtime_checkable
+class SharedWorld(Protocol):
+    """A world in which several agents decide, one at a time."""
+
+    def agent(self) -> str:
+        """Return who decides in the present state."""
+        ...
+
+
+def agent_of(world: World) -> str:
+    """Return who decides in a world's present state; "" where only one agent plays.
+
+    Args:
+        world: any.
+
+    Example:
+        >>> from accredit.worlds import TabularWorld, make
+        >>> world = TabularWorld(make("team", seed=1, agents=2))
+        >>> seen = world.reset(0)
+        >>> agent_of(world)
+        'agent 0'
+    """
+    return world.agent() if isinstance(world, SharedWorld) else ""

@@ -13,6 +13,7 @@ from accredit.signals.continuation.restorers import RestoreFailed, Restorer
 from accredit.signals.continuation.seeds import generator, prf
 from accredit.worlds import World
 from accredit.worlds.acting import Actor, Choice, Scene
+from accredit.worlds.protocol import agent_of
 
 __all__ = ["Job", "Player"]
 
@@ -58,7 +59,12 @@ class _Run:
         actions = world.actions()
         done = place.actions + tuple(v.action for v in self.path)
         return Scene(
-            place.group, world.key(), world.seen(), None if actions is None else tuple(actions), done
+            place.group,
+            world.key(),
+            world.seen(),
+            None if actions is None else tuple(actions),
+            done,
+            agent_of(world),
         )
 
 
@@ -175,7 +181,7 @@ class Player:
         options = run.world.actions()
         if options is not None and choice.action not in options:
             return _outcome(run, "illegal", f"{choice.action!r} is not possible")
-        key = run.world.key()
+        key, agent = run.world.key(), agent_of(run.world)
         try:
             _, reward, run.over = run.world.step(choice.action)
         except Exception as error:  # noqa: BLE001 - whatever a world raises is its failure
@@ -183,7 +189,7 @@ class Player:
         run.reward += reward
         run.tokens += choice.tokens
         options = tuple(options or ())
-        run.path.append(Visit(key, choice.action, reward, choice.logprob, choice.tokens, options))
+        run.path.append(Visit(key, choice.action, reward, choice.logprob, choice.tokens, options, agent))
         return self._ended(run)
 
     def _again(self, run: _Run, error: Exception) -> Outcome | None:
