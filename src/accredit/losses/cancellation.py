@@ -16,8 +16,8 @@ __all__ = ["drift", "min_replace", "orthogonal"]
 def drift(weights_R: Floats, advantages_R: Floats, groups_R: Ints) -> Floats:
     """Return ``|sum w_i A_i| / sum |w_i A_i|`` of each group ``[G]``.
 
-    0: what all rollouts of the group share cancels; 1: nothing does.  Equal weights of centred advantages give 0; sequence-level ratios and clipping that is not
-    symmetric break it.
+    0: what all rollouts of the group share cancels; 1: nothing does.  Equal weights of centred
+    advantages give 0; sequence-level ratios and clipping that is not symmetric break it.
 
     Args:
         weights_R: w_i, weight of rollout i's gradient in the loss ``[R]`` (ratio, 0 where clipped).
