@@ -1,4 +1,4 @@
-"""``accredit demo``: the bundled rollouts, every method that can run on them, a report."""
+"""``accredit demo``: methods on the bundled rollouts, against each other and the truth; a report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-FIRST = ("grpo", "gigpo")  # baseline, and the method whose decisive steps are told
+# Baseline, the method whose decisive steps are told, then some of each family.
+SHOWN = (
+    "grpo", "gigpo", "crbc", "graft", "graph-hca", "hgpo", "gaca", "price", "rloo", "reinforce-pp",
+    "hapo", "eapo", "pepo", "entropy-top",
+)  # fmt: skip
+FIRST = SHOWN[:2]
 REPORTED = 8
 
 
@@ -44,7 +49,9 @@ def command(out: str, opened: bool | None, as_json: bool) -> None:
 
     batch = ac.read(samples.path("textworld"))
     able, lacking = _methods(batch)
-    found = compared_quietly(batch, Settings(tuple(able), {}, {"seed": 0}))
+    found = compared_quietly(
+        batch, Settings(tuple(able), {}, {"seed": 0}), truth=samples.truth_path("textworld")
+    )
     path = _report(found, Path(out))
     _show(found, lacking, path, as_json=as_json)
     if _desktop() if opened is None else opened:
@@ -52,13 +59,10 @@ def command(out: str, opened: bool | None, as_json: bool) -> None:
 
 
 def _methods(batch: Batch) -> tuple[list[str], dict[str, list[str]]]:
-    """Methods whose signals are there, the baseline first; and what the others lack."""
+    """The methods that are shown, and what those lack that cannot run on these rollouts."""
     from accredit.comparison import runnable
 
-    missing = runnable(batch)
-    able = [id for id, needs in missing.items() if not needs]
-    able.sort(key=lambda id: FIRST.index(id) if id in FIRST else len(FIRST))
-    return able, {id: needs for id, needs in missing.items() if needs}
+    return list(SHOWN), {id: needs for id, needs in runnable(batch).items() if needs}
 
 
 def _report(found: Comparison, folder: Path) -> Path:
@@ -101,7 +105,7 @@ def _told(lacking: dict[str, list[str]]) -> list[str]:
     said = "; ".join(
         f"{id} lacks {', '.join(n.replace('|', ' or ') for n in needs)}" for id, needs in lacking.items()
     )
-    return [f"Not run here: {said}", ""] if said else []
+    return [f"What these rollouts cannot feed: {said}", ""] if said else []
 
 
 def _desktop() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import as_file, files
 from pathlib import Path
 
-__all__ = ["names", "path"]
+__all__ = ["names", "path", "truth_path"]
 
 
 def names() -> list[str]:
@@ -34,6 +34,25 @@ def path(name: str = "textworld") -> Path:
     if name not in names():
         raise KeyError(f"no bundled rollouts {name!r}; there are {', '.join(names())}")
     with as_file(files(__name__) / f"{name}{_SUFFIX}") as found:
+        return found
+
+
+def truth_path(name: str = "textworld") -> Path | None:
+    """Return the path of the exact truth of bundled rollouts, None where there is none.
+
+    It was made by ``accredit truth`` (see its header).
+
+    Args:
+        name: of the rollouts.
+
+    Example:
+        >>> truth_path("textworld").name
+        'textworld-truth.parquet'
+    """
+    place = files(__name__) / f"{name}-truth.parquet"
+    if not place.is_file():
+        return None
+    with as_file(place) as found:
         return found
 
 
