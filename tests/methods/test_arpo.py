@@ -24,14 +24,14 @@ def forked(draw: st.DrawFn) -> list[Record]:
     """Rollouts of two tasks with forks of forks, some without a step of their own, some unscored."""
     found: list[Record] = []
     for i in range(draw(st.integers(1, 7))):
-        group = draw(st.sampled_from("gh"))
+        group = draw(st.sampled_from("ggh"))
         own = [{"n_tokens": draw(st.integers(0, 2))} for _ in range(draw(st.integers(0, 3)))]
         reward = draw(st.sampled_from([0.0, 1.0, 0.5, None]))
         record: Record = {"id": f"r{i}", "group": group, "reward": reward, "steps": own}
         parents = [r for r in found if r["group"] == group]
-        if parents and draw(st.booleans()):
+        if parents and draw(st.integers(0, 3)):
             parent = draw(st.sampled_from(parents))
-            t = draw(st.integers(0, len(parent["steps"])))
+            t = draw(st.integers(min(1, len(parent["steps"])), len(parent["steps"])) | st.just(0))
             record |= {"parent": parent["id"], "fork_step": t, "steps": [*parent["steps"][:t], *own]}
         found.append(record)
     if all(r["reward"] is None for r in found):

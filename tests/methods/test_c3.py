@@ -55,7 +55,7 @@ def slow(t: Slow, baseline: str) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("baseline", ["loo", "weighted", "full_mean"])
-@given(records=grown())
+@given(records=grown(names="aabc"))
 def test_credit_of_trees_equals_the_slow_loop(baseline: str, records: list[Record]) -> None:
     """Seen failing with counts left out of the weighted baseline."""
     credit = ac.assign(records, "c3", baseline=baseline)

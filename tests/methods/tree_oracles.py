@@ -14,7 +14,9 @@ Path = tuple[Any, ...]
 
 
 @st.composite
-def grown(draw: st.DrawFn, rewards: tuple[float | None, ...] = (0.0, 1.0, 0.5, None)) -> list[Record]:
+def grown(
+    draw: st.DrawFn, rewards: tuple[float | None, ...] = (0.0, 1.0, 0.5, None), names: str = "aab"
+) -> list[Record]:
     """Rollouts of one or two tasks whose steps have nodes; some end where others go on.
 
     Two of the first task at least have a reward and a step.
@@ -24,7 +26,7 @@ def grown(draw: st.DrawFn, rewards: tuple[float | None, ...] = (0.0, 1.0, 0.5, N
     for r in range(draw(st.integers(2, 8))):
         group = draw(st.sampled_from(["g", "g", "h"])) if r > 1 else "g"
         tree = draw(st.sampled_from(["s", "s", "s", "t"]))
-        path = draw(st.lists(st.sampled_from("aab"), min_size=int(r < 2), max_size=4))
+        path = draw(st.lists(st.sampled_from(names), min_size=int(r < 2), max_size=4))
         steps = []
         for t in range(len(path)):
             node = f"{group}{tree}" + "".join(path[: t + 1])
