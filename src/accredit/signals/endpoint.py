@@ -21,7 +21,7 @@ from accredit.signals.dialects import DIALECTS, Dialect, LlamaCpp
 from accredit.signals.request import ProbeRequest, Provenance, Scores, Span, Want
 from accredit.typing import Array, Floats, Ints, Json
 
-__all__ = ["Endpoint", "entropy_bounds"]
+__all__ = ["Endpoint", "entropy_bounds", "public_name"]
 
 _UNIT = 16_384  # tokens a request under way
 _NO_STATES = "No server gives hidden states through this interface: score with a local model"
@@ -215,7 +215,7 @@ class Endpoint:
         context = entry.get("max_model_len", meta.get("n_ctx") if meta else None)
         return _Served(
             id=name,
-            model=_public(name),
+            model=public_name(name),
             dialect=dialect,
             version=_version(self.client) if dialect.name == "vllm" else "",
             context=context if type(context) is int and context > 0 else None,
@@ -274,8 +274,12 @@ def _entry(listed: list[dict[str, Any]], model: str | None) -> dict[str, Any]:
     return listed[0]
 
 
-def _public(name: str) -> str:
-    """Return a model's name without the folders of the server's disk, and without control characters."""
+def public_name(name: str) -> str:
+    """Return a model's name without the folders of the server's disk, and without control characters.
+
+    Args:
+        name: as the server has it.
+    """
     plain = re.sub(r"[^\x20-\x7e]", "?", name)[:200]
     return plain.replace("\\", "/").rpartition("/")[2] if re.match(r"/|[A-Za-z]:", plain) else plain
 

