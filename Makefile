@@ -52,9 +52,10 @@ docs: .venv/docs
 	$(V) -m accredit.findings docs/findings.md
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
-# What the browser tests start: chromium, and npm for axe-core and for building the report's script again.
+# What the slow tests start: chromium, npm for axe-core and for building the report's script again,
+# bubblewrap for code that is not trusted.
 browser:
-	@missing=$$(command -v npm >/dev/null || echo npm; command -v chromium >/dev/null || command -v chromium-browser >/dev/null || echo chromium); \
+	@missing=$$(command -v npm >/dev/null || echo npm; command -v bwrap >/dev/null || echo bubblewrap; command -v chromium >/dev/null || command -v chromium-browser >/dev/null || echo chromium); \
 	test -z "$$missing" \
 	|| { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq $$missing >/dev/null; } \
 	|| { echo "make test-all needs" $$missing "- as root: apt-get install" $$missing; exit 1; }

@@ -27,26 +27,28 @@ def walked(world: World, picks: Sequence[int]) -> list[tuple[str, str, float, bo
     return found
 
 
-def goes_on_as_before(world: World, before: Sequence[int], after: Sequence[int], between: Sequence[int]):
-    """A restored world shows, pays and allows what it did; snapshots stay usable, and do not mix."""
+def goes_on_as_before(make: Make, before: Sequence[int], after: Sequence[int], between: Sequence[int]):
+    """A restored world, or another one, shows, pays and allows what it did; snapshots do not mix."""
+    world, other = make(), make()
     world.reset(0)
     walked(world, before)
-    here, token = (
-        (world.key(), world.seen(), tuple(world.actions() or ()), world.steps_left()),
-        world.snapshot(),
-    )
+    here, token = stand(world), world.snapshot()
     first = walked(world, after)
-    far = world.snapshot()
-    there = (world.key(), world.seen(), tuple(world.actions() or ()), world.steps_left())
-    for _ in range(2):
-        seen = world.restore(token)
-        assert here == (world.key(), seen, tuple(world.actions() or ()), world.steps_left())
-        walked(world, between)
-        world.restore(token)
-        assert first == walked(world, after)
-    walked(world, between)
-    seen = world.restore(far)
-    assert there == (world.key(), seen, tuple(world.actions() or ()), world.steps_left())
+    there, far = stand(world), world.snapshot()
+    for again in (world, other):
+        again.restore(token)
+        assert here == stand(again)
+        walked(again, between)
+        again.restore(token)
+        assert first == walked(again, after)
+        walked(again, between)
+        assert again.restore(far) == again.seen()
+        assert there == stand(again)
+
+
+def stand(world: World) -> tuple[str, str, tuple[str, ...], int | None]:
+    """All that a world says of where it stands."""
+    return world.key(), world.seen(), tuple(world.actions() or ()), world.steps_left()
 
 
 def places(make: Make, actions: Sequence[str]) -> tuple[list[Place], list[tuple[str, str]]]:

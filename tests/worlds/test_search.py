@@ -48,7 +48,7 @@ def test_the_solution_is_possible_pays_and_needs_every_hop(seed: int, hops: int)
 @given(seeds, picks, picks, picks)
 @settings(max_examples=20)
 def test_a_restored_search_goes_on_as_before(seed, before, after, between) -> None:
-    goes_on_as_before(SearchWorld(seed), before, after, between)
+    goes_on_as_before(lambda: SearchWorld(seed), before, after, between)
 
 
 @given(seeds, st.lists(st.integers(0, 30), max_size=10))

@@ -44,7 +44,7 @@ def test_the_solution_of_every_task_is_possible_and_pays(seed: int, wishes: int)
 @given(st.integers(0, 500), picks, picks, picks)
 @settings(max_examples=30)
 def test_a_restored_shop_goes_on_as_before(seed, before, after, between) -> None:
-    goes_on_as_before(ToolShop(seed), before, after, between)
+    goes_on_as_before(lambda: ToolShop(seed), before, after, between)
 
 
 @given(st.integers(0, 500), picks)

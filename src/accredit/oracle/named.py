@@ -20,6 +20,7 @@ __all__ = ["PLAYED", "actor_named", "world_named"]
 
 MakeWorld = Callable[[str], World]
 PLAYED: Mapping[str, str] = {  # worlds of a seed: module of `accredit.worlds`, and its class
+    "repair": "RepairWorld",
     "search": "SearchWorld",
     "toolshop": "ToolShop",
 }
