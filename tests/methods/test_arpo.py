@@ -21,12 +21,12 @@ LONE: dict[str, Any] = {"singleton": "zero"}  # groups of one are meant
 
 @st.composite
 def forked(draw: st.DrawFn) -> list[Record]:
-    """Rollouts of two tasks with forks of forks, some without a step of their own, some unscored."""
+    """Rollouts of two tasks with forks of forks, some without a step of their own, some unscored (never the first)."""
     found: list[Record] = []
     for i in range(draw(st.integers(1, 7))):
         group = draw(st.sampled_from("ggh"))
         own = [{"n_tokens": draw(st.integers(0, 2))} for _ in range(draw(st.integers(0, 3)))]
-        reward = draw(st.sampled_from([0.0, 1.0, 0.5, None]))
+        reward = draw(st.sampled_from([0.0, 1.0, 0.5, None] if i else [0.0, 1.0, 0.5]))
         record: Record = {"id": f"r{i}", "group": group, "reward": reward, "steps": own}
         parents = [r for r in found if r["group"] == group]
         if parents and draw(st.integers(0, 3)):
@@ -34,8 +34,6 @@ def forked(draw: st.DrawFn) -> list[Record]:
             t = draw(st.integers(min(1, len(parent["steps"])), len(parent["steps"])) | st.just(0))
             record |= {"parent": parent["id"], "fork_step": t, "steps": [*parent["steps"][:t], *own]}
         found.append(record)
-    if all(r["reward"] is None for r in found):
-        found[0]["reward"] = 1.0
     return found
 
 
