@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import accredit as ac
+from accredit.comparison.measured import measured
 from accredit.methods import catalog, contradictions
 from accredit.methods._contradictions import OPPOSED
 
@@ -15,16 +19,38 @@ FAILURES = "Opposite rules for uncertain decisions of failures: blamed more by h
 
 def test_hapo_and_eapo_contradict_each_other_on_failures_only():
     found = ac.compare(ROLLOUTS, ["grpo", "hapo", "eapo"], n_boot=0)
-    assert (FAILURES,) == found.notes
-    assert [FAILURES] == found.to_dict()["notes"]
+    assert found.notes[0] == FAILURES
+    assert len(found.notes) == 2
+    assert list(found.notes) == found.to_dict()["notes"]
     assert FAILURES in repr(found)
     assert "--truth" in repr(found)
 
 
 def test_empg_contradicts_hapo_on_both():
     notes = ac.compare(ROLLOUTS, ["hapo", "empg"], n_boot=0).notes
-    assert 2 == len(notes)
+    assert 4 == len(notes)
     assert "credited more by hapo, credited less by empg" in notes[1]
+
+
+def test_opposite_rules_come_with_what_the_benchmark_measured():
+    """The numbers are those of the page of results."""
+    found = ac.compare(ROLLOUTS, ["grpo", "hapo", "eapo"], n_boot=0).notes[1]
+    page = (Path(__file__).parents[2] / "docs" / "benchmark.md").read_text(encoding="utf-8")
+    line = next(row for row in page.splitlines() if row.startswith("| all rules | 0.5 |"))
+    hapo, eapo = (cell.strip() for cell in line.split("|")[3:5])
+    assert found.startswith("Inside failed rollouts")
+    assert found.endswith(f"hapo {hapo}, eapo {eapo}")
+    for method in ("hapo", "eapo"):
+        notes = (Path(__file__).parents[2] / "docs" / "methods" / f"{method}.md").read_text(encoding="utf-8")
+        assert f"| {hapo} | {eapo} |" in notes
+
+
+def test_a_method_that_was_not_measured_has_no_number():
+    cards = {c.id: c for c in catalog() if c.id in ("hapo", "eapo")}
+    new = dataclasses.replace(cards["hapo"], id="brand-new")
+    (told,) = measured({**cards, "brand-new": new})
+    assert "eapo 0." in told
+    assert "brand-new" not in told
 
 
 def test_methods_without_opposite_rules_have_no_note():

@@ -10,6 +10,7 @@ import numpy as np
 
 from accredit.agreement import rms
 from accredit.comparison.against import TruthLike, against_truth
+from accredit.comparison.measured import measured
 from accredit.comparison.pairs import pairs_of, rollout_of_step
 from accredit.comparison.records import Comparison, MethodRow, Unable
 from accredit.data import Batch, Credit, MethodCard
@@ -92,7 +93,8 @@ def compare(
         progress(len(methods), len(methods), "agreement")
     pairs = pairs_of(batch, credits, n_boot, seed)
     against = None if truth is None else against_truth(batch, credits, truth, n_boot, seed)
-    notes = contradictions({label: credit.card for label, credit in credits.items()})
+    cards = {label: credit.card for label, credit in credits.items()}
+    notes = (*contradictions(cards), *measured(cards))
     return Comparison(batch, credits, tuple(rows), tuple(unable), pairs, n_boot, against, notes)
 
 

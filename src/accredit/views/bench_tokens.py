@@ -60,7 +60,7 @@ def token_section(document: Mapping[str, Any]) -> str:
         document: ``Tokens.to_dict()``.
     """
     parts = [
-        f"## Tokens\n\n{_WORDS}\n\n{_plan(document)}",
+        f"## Tokens\n\n{_WORDS}\n\n{_plan(document)}\n{_made_by(document)}",
         _measured(document, "Order of tokens", _ORDER, _ORDER_WORDS),
         _measured(document, "In successes and in failures", _OUTCOME, _OUTCOME_WORDS),
         _measured(document, "Sign, and what it does to the policy", _DIRECTION, _DIRECTION_WORDS),
@@ -111,6 +111,11 @@ def _plan(document: Mapping[str, Any]) -> str:
         f"{scale['seeds']} task seeds a rule, n = {scale['seeds'] * len(scale['rules'])} tasks in all, "
         f"{scale['groups']} groups of 8 rollouts a task, success rates {rates}, version {plan['version']}."
     )
+
+
+def _made_by(document: Mapping[str, Any]) -> str:
+    scale = document["plan"]["scale"]["name"]
+    return f"Made by `accredit bench --tokens --scale {scale} --docs docs/benchmark.md`."
 
 
 def _rates(document: Mapping[str, Any]) -> list[str]:
@@ -196,7 +201,7 @@ def _by_rate(document: Mapping[str, Any]) -> str:
         for rate in others
         for name, said in (("spearman_group", "Spearman, group"), ("gradient", "gradient"))
     }
-    return f"### Where success is rarer, or the rule\n\n{_spread(document, columns)}"
+    return f"### At other success rates\n\n{_spread(document, columns)}"
 
 
 def _controls(document: Mapping[str, Any]) -> str:
@@ -264,11 +269,11 @@ def _verdicts(document: Mapping[str, Any]) -> list[str]:
     for method, other, does in (("hapo", "eapo", "blaming"), ("eapo", "hapo", "sparing")):
         own = [c for c in document["contrasts"] if c["rule"] != _ALL]
         parts = [
-            f"{words} {_counted(own, measure, method, other)}"
-            for measure, words in (("spearman_failure", "in order"), ("gradient_failure", "by the gradient"))
+            f"{words} nearer to the truth {_counted(own, measure, method, other)}"
+            for measure, words in (("spearman_failure", "by order"), ("gradient_failure", "by the gradient"))
         ]
         if own:
-            said.append(f"`{method}`: {does} uncertain tokens of failures is {'; '.join(parts)}.")
+            said.append(f"`{method}`: {does} uncertain tokens of failures is, {'; '.join(parts)}.")
     return said
 
 
@@ -278,7 +283,7 @@ def _counted(contrasts: Sequence[Mapping[str, Any]], measure: str, method: str, 
         [f"{c['rule']} at {c['success_rate']}" for c in own if c["nearer"] == who] for who in (method, other)
     )
     where = f" ({', '.join(won)})" if won else ""
-    return f"nearer to the truth in {len(won)} of {len(own)} settings{where} and farther in {len(lost)}"
+    return f"in {len(won)} of {len(own)} settings{where} and farther in {len(lost)}"
 
 
 def _unable(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
