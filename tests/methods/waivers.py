@@ -246,6 +246,69 @@ def continued(records: list[Record]) -> list[Record]:
     ]
 
 
+def _drawn(step: Record, n: int) -> list[dict[str, Any]]:
+    """Outcomes of continuations, made of the step's value; one was cut off."""
+    cut = {"reward": None, "truncated": True}
+    return [{"reward": float(i < round(n * step["value"])), "truncated": False} for i in range(n)] + [cut]
+
+
+def vines(records: list[Record]) -> list[Record]:
+    """Give every step outcomes of continuations."""
+    return [
+        record | {"steps": [step | {"continuations": _drawn(step, 3)} for step in record["steps"]]}
+        for record in records
+    ]
+
+
+def proposals(records: list[Record]) -> list[Record]:
+    """Propose the first two steps of every rollout, also of those that are too short for it."""
+    found = []
+    for record in records:
+        steps = record["steps"]
+        sides = {"pre": _drawn(steps[0], 3), "post": _drawn(steps[-1], 4)} if steps else {}
+        found.append(record | {"proposal": {"start": 0, "end": 1} | sides})
+    return found
+
+
+def searches(records: list[Record]) -> list[Record]:
+    """Give every step a search table of the three actions."""
+    return [
+        record
+        | {
+            "steps": [
+                step
+                | {
+                    "search": {
+                        action: {
+                            "n": 4,
+                            "mean": round((i + 1) * step["value"] % 1, 3),
+                            "p": (0.5, 0.3, 0.2)[i],
+                        }
+                        for i, action in enumerate(("north", "take", "open"))
+                    }
+                }
+                for step in record["steps"]
+            ]
+        }
+        for record in records
+    ]
+
+
+def revisions(records: list[Record]) -> list[Record]:
+    """Revise every rollout: its second token changed; those with an odd number of tokens succeed."""
+    found = []
+    for record in records:
+        tokens = [token for step in record["steps"] for token in step["tokens"]]
+        told = {"reward": float(len(tokens) % 2), "tokens": [*tokens[:1], 501, *tokens[2:]]}
+        found.append(record | {"revision": told})
+    return found
+
+
+ORDER = "order of rollouts is irrelevant"
+NEAREST = "of two successes that are equally near the first is taken"
+REVISED = "failures that tie are told apart by their revisions"
+
+
 # Methods (and presets) that need more than their id; all others run with their defaults.
 def _with_cuts(records: list[Record]) -> list[Record]:
     """Values before the first token of every other step, and in the middle of long ones."""
@@ -351,6 +414,17 @@ CASES = (
         decorate=_with_turns,
         waive={TIES: TURNS, ZERO_SUM: "only the rollouts that got a tool result have the turn term"},
     ),
+    Case("vineppo", decorate=vines),
+    Case("vineppo:include_main=true,max_step=1", decorate=vines),
+    Case("vineppo:pool=false,unfinished_reward=-0.5", decorate=vines),
+    Case("prover", decorate=proposals),
+    Case("prover:several=true,signed=true,margin=0.1,unit=group", decorate=proposals),
+    Case("asct", decorate=searches),
+    Case("asct:standardise=none,baseline=uniform", decorate=searches),
+    Case("ibpo", decorate=revisions, waive={TIES: REVISED}),
+    Case("ibpo:positive_on=kept,std=population,step=fraction", decorate=revisions, waive={TIES: REVISED}),
+    Case("ibpo:mode=implicit"),
+    Case("ibpo:mode=implicit,align=step,lam=1", waive={ORDER: NEAREST}),
     Case("prm:rule=milestone", decorate=_with_scores),
     Case("prm:rule=grpo-process,source=logratio"),
     Case("prm:rule=grpo-process,source=reward", decorate=_with_scores),

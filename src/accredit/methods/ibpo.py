@@ -267,7 +267,8 @@ class _Shaped:
             hint = "Say positive_on='kept' to praise what was right"
             found.append(Finding("ACC524", "warning", message, hint=hint, count=self.trapped))
         added, bound = self._variance
-        worse = int(((added >= bound) & (added > 0)).sum())
+        plain = GroupStats(self.index.score_R, self.index.group_R, self.index.n_groups, self.counted)
+        worse = int(((added - bound > 1e-12) & ~plain.flat).sum())
         if worse:
             message = f"in {worse} groups shaping raises the variance of the reward"
             found.append(Finding("ACC525", "info", message, hint="Take a smaller lam or rho", count=worse))
