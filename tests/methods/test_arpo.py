@@ -21,7 +21,7 @@ LONE: dict[str, Any] = {"singleton": "zero"}  # groups of one are meant
 
 @st.composite
 def forked(draw: st.DrawFn) -> list[Record]:
-    """Rollouts of two tasks with forks of forks, some without a step of their own, some unscored (never the first)."""
+    """Rollouts of two tasks with forks of forks; some have no step of their own or no reward."""
     found: list[Record] = []
     for i in range(draw(st.integers(1, 7))):
         group = draw(st.sampled_from("ggh"))
