@@ -15,7 +15,7 @@ from tests.findings.planted import PLANTS, clean, planted
 SOURCE = Path(ac.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
 # Made where a file is read, or a method, a comparison or a report runs, and tested there.
-OF_METHODS = {"ACC509", "ACC510", "ACC511"}
+OF_METHODS = {"ACC509", "ACC510", "ACC511", *(f"ACC{n}" for n in range(520, 527))}
 ELSEWHERE = {code for code in CODES if code[3] in "489"} - {"ACC401", "ACC403"} | OF_METHODS
 
 
