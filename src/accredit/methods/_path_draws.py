@@ -61,14 +61,15 @@ def _smallest(grove: Grove, messages: BoolArray, draw: int) -> BoolArray:
     first = np.full(forks.n_nodes, len(order))
     counted = grove.counted_R[index.rollout_S]
     np.minimum.at(first, forks.node_S[counted], rank[index.rollout_S[counted]])
+    siblings = np.bincount(forks.parent_N[messages], minlength=forks.n_nodes)[forks.parent_N]
+    found: BoolArray = messages & (siblings == 1)
     best: dict[int, tuple[int, int]] = {}
-    for n in np.flatnonzero(messages & (forks.depth_N > 1)).tolist():
+    for n in np.flatnonzero(messages & (forks.depth_N > 1) & (siblings > 1)).tolist():
         r = order[int(first[n])]
         group = str(index.batch.group_names[int(index.batch.group_R[r])])
         drawn = (prf(draw, group, int(forks.depth_N[n]), index.batch.ids[r]), n)
         parent = int(forks.parent_N[n])
         best[parent] = min(best.get(parent, drawn), drawn)
-    found = np.zeros(forks.n_nodes, bool)
     found[[n for _, n in best.values()]] = True
     return found
 
