@@ -17,6 +17,7 @@ from accredit.typing import Array, Ints
 __all__ = ["Columns", "agent_columns", "agent_records", "every_signal", "outcome_columns"]
 
 GROUP = 8  # rollouts of one task
+ACTIONS = ("go", "take", "open", "look", "drop")
 WORDS = 4  # in the vocabulary of made-up logits
 STEPS = 12  # steps of a rollout
 STATES = 40  # distinct states of a task: an 8 x 12 group meets each 2.4 times
@@ -101,6 +102,8 @@ def every_signal(
         made["token_T"] = Column("token", made["token_T"].values % WORDS)
     if needs is None or "cutpoints" in needs:
         made |= _cutpoints(rng, np.diff(plain.token_start_S1))
+    if needs is None or CONTINUED & set(needs):
+        made |= _continued(rng, plain)
     if needs is None or "reward_baseline" in needs:
         made["reward_baseline_R"] = Column("rollout", np.full(sizes["R"], 0.5))
     if needs is None:
@@ -108,6 +111,32 @@ def every_signal(
     if needs is None or {"hidden", "answer"} & set(needs):
         made |= _readouts(rng, np.diff(plain.step_start_R1).tolist())
     return replace(plain, columns={**made, **plain.columns})
+
+
+# Fields that continuations and a reviser fill in.
+CONTINUED = frozenset({"continuations", "search", "proposal", "revision"})
+# Needs that a card cannot name, since a parameter meets them too.
+BEYOND_CARD: Mapping[str, tuple[str, ...]] = {"ibpo": ("action", "revision"), "remax": ("reward_baseline",)}
+
+
+def _continued(rng: np.random.Generator, plain: Columns) -> dict[str, Column]:
+    """Four continuations a step, trials of every action, a segment to verify and a revision a rollout."""
+    steps_R, n = np.diff(plain.step_start_R1).tolist(), int(plain.step_start_R1[-1])
+    found = [np.empty(size, object) for size in (n, n, len(steps_R), len(steps_R))]
+    outcomes = (rng.random((n, 4)) < 0.5).astype(float).tolist()
+    means = rng.random((n, len(ACTIONS))).tolist()
+    for s in range(n):
+        found[0][s] = [{"reward": r, "truncated": False} for r in outcomes[s]]
+        found[1][s] = {a: {"n": 4, "mean": m, "p": 0.2} for a, m in zip(ACTIONS, means[s], strict=True)}
+    for r, steps in enumerate(steps_R):
+        pre, post = (rng.random((2, 8)) < 0.5).astype(float).tolist()
+        found[2][r] = {"start": 0, "end": steps // 2, "pre": pre, "post": post}
+        found[3][r] = {"reward": 1.0, "actions": [ACTIONS[a] for a in rng.integers(0, len(ACTIONS), steps)]}
+    names = ("continuations_S", "search_S", "proposal_R", "revision_R")
+    return {
+        name: Column("step" if name.endswith("S") else "rollout", values)
+        for name, values in zip(names, found, strict=True)
+    }
 
 
 def _cutpoints(rng: np.random.Generator, tokens_S: Ints) -> dict[str, Column]:
@@ -173,8 +202,7 @@ ORDINARY = frozenset(
 def _signal(rng: np.random.Generator, field: Field, size: int) -> Column:
     level = level_of(field.column)
     if field.kind == "word":
-        words = ("go", "take", "open", "look", "drop")
-        return Column(level, rng.integers(0, len(words), size, np.int32), words=words)
+        return Column(level, rng.integers(0, len(ACTIONS), size, np.int32), words=ACTIONS)
     if field.kind == "tokens":
         return Column(level, rng.integers(0, 50_000, size))
     if field.kind == "vectors":

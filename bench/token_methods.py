@@ -11,7 +11,7 @@ from accredit.data import MethodCard
 from accredit.engine import missing_needs
 from accredit.errors import AccreditError
 from bench.catalogue import ELSEWHERE
-from bench.inputs import every_signal
+from bench.inputs import BEYOND_CARD, every_signal
 from bench.timing import Contestant, race
 
 __all__ = ["token_cards", "tokens_section"]
@@ -40,18 +40,19 @@ def tokens_section(
 
 def _row(card: MethodCard, steps: int, n: int, tokens: int) -> dict[str, Any]:
     row: dict[str, Any] = {"method": card.id, "needs": sorted(card.needs), "tokens": steps * tokens}
+    needs = {*card.needs, *BEYOND_CARD.get(card.id, ())}
     try:
         for share in (1000, 100, 10):
             if steps >= 12 * share:
-                few = every_signal(steps // share, tokens, needs=card.needs)
+                few = every_signal(steps // share, tokens, needs=needs)
                 began = time.process_time()
                 assign(few.batch(), card.id).tokens  # noqa: B018 - tokens are made when they are read
                 took = time.process_time() - began
                 if 10 * took > PATIENCE:
                     return {**row, "too_slow": {"tokens": few.n_tokens, "seconds": took}}
-        source = every_signal(steps, tokens, needs=card.needs)
+        source = every_signal(steps, tokens, needs=needs)
         timing = race({card.id: Contestant(lambda _: assign(source.batch(), card.id).tokens)}, n)
     except AccreditError as error:
-        few = every_signal(12, tokens, needs=card.needs)
+        few = every_signal(12, tokens, needs=needs)
         return {**row, "not_run": str(error), "unmet": missing_needs(few.batch(), card)}
     return {**row, "tokens": source.n_tokens, "seconds": timing[card.id].to_dict()}

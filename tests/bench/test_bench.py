@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from accredit import assign
+from accredit import assign, catalog
+from bench import catalogue, inputs
 from bench.__main__ import main
 from bench.growth import exponent
 from bench.inputs import agent_columns, agent_records, every_signal
@@ -58,7 +59,7 @@ def test_every_method_with_a_number_a_token_is_timed_but_those_whose_needs_are_n
 def test_signals_are_made_only_for_what_is_needed():
     few = every_signal(20, needs={"entropies|logprobs", "reward|rewards"})
     assert {"entropy_T"} == {name for name in few.columns if name.endswith("_T")}
-    assert {"hidden_T", "logprob_T"} <= set(every_signal(20).columns)
+    assert {"hidden_T", "logprob_T", "continuations_S", "cutpoints_S"} <= set(every_signal(20).columns)
 
 
 def test_the_page_says_that_small_sizes_are_no_figures_and_what_is_absent(made):
@@ -130,3 +131,11 @@ def test_an_unknown_section_is_a_usage_error(capsys):
     with pytest.raises(SystemExit):
         main(["gigqo"])
     assert "no section gigqo; there are outcome, parity" in capsys.readouterr().err
+
+
+def test_a_method_whose_needs_are_not_made_is_listed_with_them(monkeypatch):
+    monkeypatch.setattr(inputs, "_continued", lambda rng, plain: {})
+    (card,) = [card for card in catalog() if card.id == "vineppo"]
+    row = catalogue._row(card, [24], [every_signal(24)], 3)
+    assert row["unmet"] == ["continuations"]
+    assert "needs continuations" in row["not_run"]
