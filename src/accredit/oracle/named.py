@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ __all__ = ["PLAYED", "actor_named", "world_named"]
 
 MakeWorld = Callable[[str], World]
 PLAYED: Mapping[str, str] = {  # worlds of a seed: module of `accredit.worlds`, and its class
+    "babyai": "BabyAIWorld",
+    "reasoning": "ReasoningWorld",
     "repair": "RepairWorld",
     "search": "SearchWorld",
     "toolshop": "ToolShop",
@@ -103,6 +106,8 @@ def _textworld(batch: Batch, horizon: int) -> MakeWorld:
 def _played(name: str, seed: str, horizon: int | None) -> MakeWorld:
     world = getattr(import_module(f"accredit.worlds.{name}"), PLAYED[name])
     size = {} if horizon is None else {"horizon": horizon}
+    if size and "horizon" not in signature(world).parameters:
+        raise ParamError(f"{name} has no horizon to choose")
 
     def make_one(group: str) -> World:
         own = re.search(r"[0-9]{1,9}$", group)
