@@ -160,7 +160,10 @@ def test_the_version_changes_with_whatever_changes_choices():
     ]
     assert len({*changed}) == len(changed)
     assert version() == version()
-    assert version("/srv/models/tiny.gguf").startswith("chat:tiny.gguf:")
+    one, other = version("/srv/a/tiny.gguf"), version("/srv/b/tiny.gguf")
+    assert one != other
+    assert one.startswith("chat:tiny.gguf#")
+    assert "/srv" not in one
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ class ChatActor:
         self._asking = {"model": model, "temperature": temperature, "max_tokens": max_tokens}
         self._lock = threading.Lock()
         decoding = f"T={temperature:g}:max={max_tokens}"
-        self.version = f"chat:{public_name(model)}:{decoding}:prompt={self.wording.fingerprint}"
+        self.version = f"chat:{_identity(model)}:{decoding}:prompt={self.wording.fingerprint}"
 
     def act(self, scenes: Sequence[Scene], rngs: Sequence[np.random.Generator]) -> Sequence[Choice]:
         """Return what the model does in each scene.
@@ -184,6 +184,16 @@ class ChatActor:
             self.usage.tokens += written
             self.usage.unmapped += scene.actions is not None and action not in scene.actions
         return Choice(action, tokens=written)
+
+
+def _identity(model: str) -> str:
+    """Return a name fit to be shown, that no other model's name becomes."""
+    shown = public_name(model)
+    return (
+        shown
+        if shown == model
+        else f"{shown}#{hashlib.sha256(model.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    )
 
 
 def action_meant(text: str, actions: Sequence[str] | None) -> str:

@@ -55,6 +55,7 @@ class CommandActor:
         self._loaded: tuple[Any, Any, Any] | None = None
         self._known: dict[tuple[str, tuple[str, ...]], Scores] = {}
         self._probs: dict[tuple[str, tuple[str, ...]], Floats] = {}
+        self._recorded: dict[tuple[str, tuple[str, ...]], Floats] = {}
 
     def act(self, scenes: Sequence[Scene], rngs: Sequence[np.random.Generator]) -> Sequence[Choice]:
         """Return a draw for each scene."""
@@ -93,7 +94,7 @@ class CommandActor:
         """
         if not (batch.has("text_S") and batch.has("metadata_S") and batch.has("metadata_R")):
             return 0
-        before = len(self._probs)
+        before = len(self._recorded)
         texts, steps, about = batch.column("text_S"), batch.column("metadata_S"), batch.column("metadata_R")
         for r in range(len(batch)):
             task = f"Your task: {dict(about.item(r) or {}).get('objective')}\n\n"
@@ -102,8 +103,8 @@ class CommandActor:
                 if "choice_logprobs" in told:
                     logs = np.array(told["choice_logprobs"], np.float64)
                     user = task + str(texts.item(s)) + QUESTION
-                    self._probs[user, tuple(told["commands"])] = np.exp(logs - np.logaddexp.reduce(logs))
-        return len(self._probs) - before
+                    self._recorded[user, tuple(told["commands"])] = np.exp(logs - np.logaddexp.reduce(logs))
+        return len(self._recorded) - before
 
     def drift(self, n: int = 4) -> float | None:
         """Return the largest difference, in nats, of the model's log-probs of commands to recorded ones.
@@ -112,7 +113,7 @@ class CommandActor:
             n: recorded prompts that are computed again, spread over all; None is returned where none
                 was taken over.
         """
-        recorded = list(self._probs.items())
+        recorded = list(self._recorded.items())
         picked = (
             [recorded[i] for i in np.unique(np.linspace(0, len(recorded) - 1, n).astype(int))]
             if recorded
@@ -126,6 +127,8 @@ class CommandActor:
 
     def _of(self, user: str, commands: tuple[str, ...]) -> Floats:
         where = (user, commands)
+        if where in self._recorded:
+            return self._recorded[where]
         if where not in self._probs:
             self._probs[where] = self._computed(user, commands)
         return self._probs[where]
@@ -139,17 +142,18 @@ class CommandActor:
 
     def prompt(self, user: str) -> list[int]:
         """Return the token ids of the chat up to where the assistant begins."""
-        _, tokenizer, _ = self._model()
+        _, tokenizer, _ = self.loaded()
         chat = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
         text = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
         return list(tokenizer(text, add_special_tokens=False).input_ids)
 
     def tail(self, command: str) -> list[int]:
         """Return the token ids of a command with the closing token, so that none is another's prefix."""
-        _, tokenizer, _ = self._model()
+        _, tokenizer, _ = self.loaded()
         return [*tokenizer(command, add_special_tokens=False).input_ids, tokenizer.eos_token_id]
 
-    def _model(self) -> tuple[Any, Any, Any]:
+    def loaded(self) -> tuple[Any, Any, Any]:
+        """Return the model, its tokenizer and torch; the model is loaded once."""
         if self._loaded is None:
             torch, transformers = libraries()
             torch.set_num_threads(self._threads)
@@ -160,7 +164,7 @@ class CommandActor:
         return self._loaded
 
     def _forward(self, prompt: list[int], tails: list[list[int]]) -> Scores:
-        model, _, torch = self._model()
+        model, _, torch = self.loaded()
         rows = torch.tensor(_predicting_rows(len(prompt), tails))
         with torch.no_grad():
             logits = model(**_packed(torch, prompt, tails), logits_to_keep=rows, use_cache=False).logits[0]
