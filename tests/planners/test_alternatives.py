@@ -14,7 +14,9 @@ from accredit.index import Index
 from accredit.metrics import contrast_law
 from accredit.planners import Place, Request, branched
 from accredit.planners.c3 import Alternatives, decision_points
-from accredit.worlds import make, make_policy
+from accredit.signals.continuation import Alone, Engine, Player, Replay
+from accredit.worlds import TabularWorld, make, make_policy
+from accredit.worlds.acting import Choice
 from tests.planners.exact import Exact, engine_of
 
 TASK = make("team", seed=3, agents=3, choices=4)
@@ -102,6 +104,26 @@ def test_a_context_is_one_tree_whose_alternatives_are_siblings() -> None:
     assert credit.extras["count"].reshape(-1, 3)[:, 1].tolist() == [2.0] * 12
     assert not credit.steps.reshape(-1, 3)[:, 0].any()
     assert dict(batch.provenance)["contexts"]["statuses"] == {"finished": 12}
+
+
+def test_an_alternative_that_the_world_refuses_counts_with_what_it_got() -> None:
+    """Seen failing where the engine left illegal actions out of paths: then it was drawn anew in effect."""
+
+    class Stubborn:
+        version = "stubborn"
+
+        def act(self, scenes: Any, rngs: Any) -> list[Choice]:
+            return [Choice("fly" if rng.random() < 0.5 else "choice 0", -0.7) for rng in rngs]
+
+    player = Player(Replay(lambda group: TabularWorld(TASK)), {"actor": Stubborn()})
+    batch = Engine(Alone(player)).drive(Alternatives(references(6), [0, 3, 6], n=6, c=1)).filled()
+    firsts = [r["steps"][0]["action"] for r in batch.records()]
+    assert len(batch) == 18
+    assert 3 <= firsts.count("fly") <= 15
+    credit = ac.assign(batch, "c3")
+    refused = [float(row[0]) for row, a in zip(credit.by_rollout(), firsts, strict=True) if a == "fly"]
+    assert any(refused)
+    assert {r["status"] for r in batch.records() if r["steps"][0]["action"] == "fly"} == {"failed"}
 
 
 def test_one_path_is_one_context_and_the_recorded_action_can_be_an_alternative() -> None:

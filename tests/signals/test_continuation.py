@@ -152,6 +152,13 @@ def test_forced_actions_come_first_and_illegal_ones_are_results() -> None:
     assert (bad.outcomes[0].status, bad.outcomes[0].reward, bad.k) == ("illegal", 0.0, 1)
 
 
+def test_an_illegal_action_is_a_step_of_its_continuation() -> None:
+    """It was chosen, so it can be credited: branches keep it, with a reward of 0."""
+    (answer,) = Engine(Alone(player_of())).run([Request(START, forced=("fly",), record=True)])
+    assert [(v.action, v.reward) for v in answer.outcomes[0].path] == [("fly", 0.0)]
+    assert answer.outcomes[0].steps == 1
+
+
 def test_a_continuation_that_is_cut_is_a_result() -> None:
     answer, none = Engine(Alone(player_of())).run(
         [Request(START, k=4, max_steps=1), Request(START, k=2, max_steps=0)]

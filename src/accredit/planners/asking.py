@@ -111,7 +111,7 @@ class Outcome:
         status: ``finished``, ``truncated`` and ``illegal`` are results; ``failed_restore`` and
             ``infra_error`` are none.
         reward: rewards from the place on, in reward units; None where it is no result.
-        steps: taken, forced ones included.
+        steps: taken, forced ones included, and the illegal one that ended it.
         tokens: generated.
         final_key: key of the state reached.
         seed: of its chance.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from accredit.errors import ParamError, ProbeError
 from accredit.planners import Outcome, Request, Visit
@@ -53,6 +53,11 @@ class _Run:
         """Return the number of the next step: of the episode where chance is shared along it."""
         begun = self.job.request.place.step if self.job.request.chance else 0
         return begun + len(self.path)
+
+    def take(self, visit: Visit) -> None:
+        self.path.append(visit)
+        self.reward += visit.reward
+        self.tokens += visit.tokens
 
     def scene(self) -> Scene:
         place, world = self.job.request.place, self.world
@@ -179,17 +184,23 @@ class Player:
         if isinstance(choice, Exception):
             return self._again(run, choice)
         options = run.world.actions()
+        visit = Visit(
+            run.world.key(),
+            choice.action,
+            0.0,
+            choice.logprob,
+            choice.tokens,
+            tuple(options or ()),
+            agent_of(run.world),
+        )
         if options is not None and choice.action not in options:
+            run.take(visit)
             return _outcome(run, "illegal", f"{choice.action!r} is not possible")
-        key, agent = run.world.key(), agent_of(run.world)
         try:
             _, reward, run.over = run.world.step(choice.action)
         except Exception as error:  # noqa: BLE001 - whatever a world raises is its failure
             return self._again(run, error)
-        run.reward += reward
-        run.tokens += choice.tokens
-        options = tuple(options or ())
-        run.path.append(Visit(key, choice.action, reward, choice.logprob, choice.tokens, options, agent))
+        run.take(replace(visit, reward=reward))
         return self._ended(run)
 
     def _again(self, run: _Run, error: Exception) -> Outcome | None:
