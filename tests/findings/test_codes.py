@@ -16,7 +16,8 @@ SOURCE = Path(ac.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
 # Made where a file is read, or a method, a comparison or a report runs, and tested there.
 OF_METHODS = {"ACC509", "ACC510", "ACC511", *(f"ACC{n}" for n in range(520, 527))}
-ELSEWHERE = {code for code in CODES if code[3] in "489"} - {"ACC401", "ACC403"} | OF_METHODS
+OF_PROBES = {code for code in CODES if code[:5] in ("ACC75", "ACC76")}  # made while a model is asked
+ELSEWHERE = {code for code in CODES if code[3] in "489"} - {"ACC401", "ACC403"} | OF_METHODS | OF_PROBES
 
 
 def test_clean_rollouts_have_no_finding():
@@ -46,6 +47,14 @@ def test_a_fault_at_single_places_names_the_first(code):
 
 def test_every_code_is_planted_or_made_elsewhere():
     assert set(CODES) - ELSEWHERE == set(PLANTS)
+
+
+def test_every_code_of_a_probe_is_asked_for_by_its_tests():
+    tests = Path(__file__).parents[1]
+    text = "\n".join(
+        f.read_text() for folder in ("signals", "cli", "slow") for f in (tests / folder).rglob("*.py")
+    )
+    assert [] == sorted(code for code in OF_PROBES if code not in text)
 
 
 def test_every_code_in_the_source_is_in_the_table():
