@@ -46,12 +46,19 @@ def tried(batch: Batch, credit: ac.Credit, step: int) -> dict[str, list[tuple[fl
     return {tree: list(arms.values()) for tree, arms in found.items()}
 
 
+def drawn(node: int, c: int) -> float:
+    """Variance of another alternative's mean of c, before it is drawn."""
+    ways = [(POLICY.probs_NA[node, a], *TRUTH.after(node, a)) for a in TRUTH.acts(node)]
+    mean = sum(p * q for p, q, _ in ways)
+    return float(sum(p * ((q - mean) ** 2 + v / c) for p, q, v in ways))
+
+
 @pytest.mark.parametrize(("step", "n", "c"), [(0, 4, 3), (1, 3, 4), (1, 2, 1)])
 def test_credit_is_unbiased_and_as_noisy_as_the_law_says(step: int, n: int, c: int) -> None:
     """Given the alternatives, and against the advantage of the first one of each context alone."""
     batch = contexts(150, step, n=n, c=c)
     credit = ac.assign(batch, "c3")
-    z, error, apart = [], [], []
+    z, error, apart, before = [], [], [], []
     for arms in tried(batch, credit, step).values():
         node = TRUTH.walk(arms[0][2])
         exact = np.array([TRUTH.after(node, TASK.actions.index(a)) for _, a, _ in arms])
@@ -59,12 +66,14 @@ def test_credit_is_unbiased_and_as_noisy_as_the_law_says(step: int, n: int, c: i
         law = contrast_law(exact[:, 0], exact[:, 1], np.full(len(arms), float(c)))
         z.append(((found - law.mean) / np.sqrt(law.variance))[0])
         error.append(found[0] - (exact[0, 0] - TRUTH.moments(node)[0]))
+        before.append(error[-1] / np.sqrt(exact[0, 1] / c + drawn(node, c) / (len(arms) - 1)))
         apart.append(((found[0] - law.mean[0]) * law.mean[0], law.variance[0] * law.mean[0] ** 2))
     size = len(z)
     assert size == 150
     assert abs(np.mean(z)) < 3.5 / np.sqrt(size)
     assert 0.6 < np.mean(np.square(z)) < 1.6
     assert abs(np.mean(error)) < 3.5 * np.std(error) / np.sqrt(size)
+    assert 0.6 < np.mean(np.square(before)) < 1.6
     total, variance = np.sum(apart, axis=0)  # credit grows with the truth by a slope of 1
     assert abs(total) < 3.5 * np.sqrt(variance)
 
