@@ -16,13 +16,13 @@ from accredit.data import Batch
 ROLLOUT_FIELDS = (
     "reward", "rewards", "status", "policy_version", "final_state", "final_value", "agent",
     "trainable", "terminated", "metadata", "r_number", "r_word", "r_json",
-    "candidate_logprobs", "ref_logprobs", "evidence", "answer", "answer_cluster",
+    "candidate_logprobs", "ref_logprobs", "evidence", "answer", "answer_cluster", "proposal", "revision",
 )  # fmt: skip
 STEP_FIELDS = (
     "state", "action", "reward", "agent", "tokens", "n_tokens", "context_tokens", "prompt_tokens",
     "logprobs", "entropies", "token_values", "value", "text", "observation", "trainable", "metadata",
     "prm_logits", "prm_logratio", "s_number", "s_word", "s_vector", "s_json", "s_token",
-    "old_logprobs", "hidden", "student_logits", "perturbed_logprobs", "s_vectors",
+    "old_logprobs", "hidden", "student_logits", "perturbed_logprobs", "s_vectors", "continuations", "search",
 )  # fmt: skip
 PER_TOKEN = (
     "tokens", "logprobs", "entropies", "token_values", "prm_logratio", "old_logprobs", "hidden",
@@ -51,6 +51,10 @@ json_values = st.recursive(
 token_ids = st.one_of(st.integers(0, 200_000), st.sampled_from([0, 2**31, 2**63 - 1]))
 logprobs = st.floats(-50, 0, width=32)
 
+outcomes = st.lists(
+    st.fixed_dictionaries({"reward": st.none() | rewards, "truncated": st.booleans()}), max_size=3
+)
+
 _ROLLOUT: dict[str, st.SearchStrategy[Any]] = {
     "reward": rewards,
     "rewards": st.dictionaries(st.sampled_from(["format", "answer", "é"]), st.none() | rewards, max_size=3),
@@ -73,6 +77,8 @@ _ROLLOUT: dict[str, st.SearchStrategy[Any]] = {
     "evidence": st.lists(numbers | st.integers(0, 9), max_size=4),
     "answer": words | odd_words,
     "answer_cluster": st.integers(0, 5),
+    "proposal": st.fixed_dictionaries({"start": st.integers(0, 3), "pre": outcomes, "post": outcomes}),
+    "revision": st.fixed_dictionaries({"reward": rewards, "tokens": st.lists(token_ids, max_size=3)}),
 }
 _STEP: dict[str, st.SearchStrategy[Any]] = {
     "state": st.sampled_from(["s0", "s1", "s2"]) | scalars,
@@ -91,6 +97,12 @@ _STEP: dict[str, st.SearchStrategy[Any]] = {
     "s_word": words,
     "s_vector": st.lists(numbers, min_size=6, max_size=6),
     "s_json": st.dictionaries(words, json_values, max_size=2),
+    "continuations": outcomes,
+    "search": st.dictionaries(
+        words,
+        st.fixed_dictionaries({"n": st.integers(0, 9), "mean": rewards, "p": st.floats(0, 1)}),
+        max_size=3,
+    ),
 }
 _TOKEN: dict[str, st.SearchStrategy[Any]] = {
     "tokens": token_ids,

@@ -177,6 +177,13 @@ def test_equal_values_give_exactly_nothing_and_the_way_out_is_named() -> None:
     assert not ac.assign([rollout(("x", flat), ("y", CARD), ("x", CARD))], "asct").findings
 
 
+@given(st.floats(-9, 9), st.lists(st.floats(0.01, 1), min_size=2, max_size=5))
+def test_actions_that_are_worth_the_same_leave_no_rounding_behind(mean: float, weights: list[float]) -> None:
+    """Seen failing where ties are not told from differences of rounding."""
+    table = {str(i): {"n": 1, "mean": mean, "p": p} for i, p in enumerate(weights)}
+    assert [0.0] == raw(("0", table))
+
+
 def test_one_decision_has_no_deviation() -> None:
     credit = ac.assign([rollout(("y", CARD))], "asct")
     assert ([0.0], pytest.approx([0.18])) == (credit.steps.tolist(), credit.extras["raw"].tolist())

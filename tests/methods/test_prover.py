@@ -191,22 +191,21 @@ def test_what_is_no_proposal_is_refused() -> None:
 
 @st.composite
 def cases(draw: st.DrawFn) -> list[Record]:
-    outcomes = st.lists(st.sampled_from([0.0, 1.0, 0.5]), max_size=3)
+    outcomes = st.lists(st.sampled_from([0.0, 1.0, 0.5]), min_size=1, max_size=3)
     found = []
     for r in range(draw(st.integers(2, 8))):
+        size = draw(st.integers(1, 6))
         record = {
             "id": f"r{r}",
-            "group": draw(st.sampled_from("gh")) if r > 1 else "g",
-            "reward": draw(st.sampled_from([0.0, 0.0, 1.0, 0.5, None])) if r > 1 else float(r == 0),
-            "steps": [{"n_tokens": 1}] * draw(st.integers(1, 6)),
+            "group": draw(st.sampled_from("ggh")) if r > 1 else "g",
+            "reward": draw(st.sampled_from([0.0, 0.0, 0.0, 1.0, 0.5, None])) if r > 1 else float(r == 0),
+            "steps": [{"n_tokens": 1}] * size,
         }
         if draw(st.booleans()) or r == 0:
-            record["proposal"] = {
-                "start": draw(st.integers(-1, 4)),
-                "end": draw(st.integers(0, 5)),
-                "pre": draw(outcomes),
-                "post": draw(outcomes),
-            }
+            start = draw(st.integers(-1, size - 1))
+            end = draw(st.integers(max(start - 1, 0), size))
+            sides = {side: draw(st.just([]) | outcomes if r else outcomes) for side in ("pre", "post")}
+            record["proposal"] = {"start": start, "end": end} | sides
         found.append(record)
     return found
 
