@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accredit.errors import DataError
-from accredit.index.samples import Sampled, noise_floor, outcomes_of, spread_of_one
+from accredit.index.samples import Sampled, estimates_of, noise_floor, outcomes_of, spread_of_one
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,18 @@ def test_no_spread_is_not_no_error() -> None:
     assert spread_of_one([2.0]) == 0.25
     assert spread_of_one([0.5, 1.5]) == pytest.approx(0.5)
     assert Sampled.of([1.0, 0.0, 0.0, 1.0]).error == pytest.approx(0.25 / 4)
+
+
+@given(st.lists(st.lists(st.sampled_from([0.0, 1.0]) | st.floats(-3, 3), max_size=4), max_size=5))
+def test_many_lists_are_estimated_like_each_alone(lists: list[list[float]]) -> None:
+    """Seen failing with the spread of a list of one taken as 0."""
+    found = estimates_of(lists)
+    for i, own in enumerate(lists):
+        one = Sampled.of(own) if own else Sampled(0.0, 0, 0.0)
+        assert (one.k, one.mean, one.error) == pytest.approx(
+            (found.k[i], found.mean[i], found.error[i]), rel=1e-9, abs=1e-12
+        )
+
+
+def test_equal_outcomes_have_exactly_their_mean() -> None:
+    assert estimates_of([[0.1] * 3, [0.7] * 7]).mean.tolist() == [0.1, 0.7]

@@ -206,6 +206,10 @@ def test_standard_errors_are_those_of_both_states() -> None:
     assert pytest.approx([(v[0] + v[1]) ** 0.5, v[1] ** 0.5, 0.0]) == filled
 
 
+def test_outcomes_that_all_equal_the_reward_leave_exactly_nothing() -> None:
+    assert [[0.0] * 3] == run([rollout([[0.1] * 3] * 3, 0.1)])
+
+
 def test_explain_lists_the_outcomes() -> None:
     text = ac.assign([rollout(CARD)], "vineppo").explain("a", 1).text()
     assert "next value 0.25 - value 0.75 of 4 outcomes" in text

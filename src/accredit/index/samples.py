@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,15 @@ import numpy as np
 from accredit.errors import DataError
 from accredit.typing import Floats
 
-__all__ = ["Floor", "Sampled", "noise_floor", "outcomes_of", "spread_of_one"]
+__all__ = [
+    "Estimates",
+    "Floor",
+    "Sampled",
+    "estimates_of",
+    "noise_floor",
+    "outcomes_of",
+    "spread_of_one",
+]
 
 
 def outcomes_of(listed: Any, unfinished: float = 0.0, where: str = "") -> tuple[float, ...]:
@@ -34,6 +43,9 @@ def outcomes_of(listed: Any, unfinished: float = 0.0, where: str = "") -> tuple[
         return ()
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         raise _odd(listed, where)
+    plain = [one.get("reward") if type(one) is dict else one for one in listed]
+    if {type(x) for x in plain} <= {float, int} and math.isfinite(sum(plain)):
+        return tuple(map(float, plain))
     return tuple(_outcome(one, unfinished, where) for one in listed)
 
 
@@ -100,7 +112,50 @@ class Sampled:
         Args:
             outcomes: at least one.
         """
-        return cls(math.fsum(outcomes) / len(outcomes), len(outcomes), spread_of_one(outcomes) / len(outcomes))
+        return cls(
+            math.fsum(outcomes) / len(outcomes), len(outcomes), spread_of_one(outcomes) / len(outcomes)
+        )
+
+
+class Estimates(NamedTuple):
+    """Values estimated from lists of outcomes; 0 where a list is empty.
+
+    Args:
+        k: number of outcomes ``[n]``.
+        mean: of the outcomes ``[n]``, exactly theirs where all are equal.
+        error: squared standard error of the mean ``[n]``.
+    """
+
+    k: Floats
+    mean: Floats
+    error: Floats
+
+
+def estimates_of(lists: Sequence[Sequence[float]]) -> Estimates:
+    """Return what `Sampled.of` says of each of many lists.
+
+    Args:
+        lists: outcomes ``[n]``, any number each.
+
+    Example:
+        >>> estimates_of([(1.0, 0.0), ()]).mean.tolist()
+        [0.5, 0.0]
+    """
+    k = np.fromiter(map(len, lists), np.int64, len(lists))
+    flat = np.fromiter(chain.from_iterable(lists), np.float64, int(k.sum()))
+    owner, full = np.repeat(np.arange(k.size), k), k > 0
+    total = np.bincount(owner, flat, k.size)
+    mean = total / np.maximum(k, 1)
+    starts = (np.cumsum(k) - k)[full]
+    if flat.size:
+        low, high = np.minimum.reduceat(flat, starts), np.maximum.reduceat(flat, starts)
+        mean[full] = np.where(low == high, low, mean[full])
+    chance = (total + 1) / (k + 2)
+    square = np.bincount(owner, (flat - mean[owner]) ** 2, k.size)
+    spread = np.where(k > 1, square / np.maximum(k - 1, 1), 0.25)
+    odd = np.bincount(owner, (flat != 0) & (flat != 1), k.size) > 0
+    error = np.where(odd, spread, chance * (1 - chance)) / np.maximum(k, 1)
+    return Estimates(k.astype(np.float64), mean, np.where(full, error, 0.0))
 
 
 class Floor(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 from accredit.data import Explanation, Member, Parts, Term
 from accredit.errors import DataError
 from accredit.index import Forks, Index, discounted_sum, last_of_row, segment_sum, shifted
-from accredit.index.samples import Sampled, outcomes_of
+from accredit.index.samples import estimates_of, outcomes_of
 from accredit.methods._params import bounded, choice, flag
 from accredit.methods._registry import method
 from accredit.typing import BoolArray, Floats, Ints
@@ -128,10 +128,7 @@ class _Vine:
     def __init__(self, index: Index, params: Params) -> None:
         self.index, self.params = index, params
         self.used: list[tuple[float, ...]] = self._used()
-        found = [Sampled.of(own) if own else None for own in self.used]
-        self.k_S: Floats = np.array([0 if one is None else one.k for one in found], np.float64)
-        self._mean = np.array([0.0 if one is None else one.mean for one in found], np.float64)
-        self._error = np.array([0.0 if one is None else one.error for one in found], np.float64)
+        self.k_S, self._mean, self._error = estimates_of(self.used)
 
     @cached_property
     def unfinished_R(self) -> BoolArray:
