@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import accredit as ac
 from accredit.data import Batch
-from accredit.errors import DataError, ParamError
+from accredit.errors import DataError, ParamError, ProbeError
 from accredit.oracle import tabulate
 from accredit.oracle.named import world_named
 from accredit.planners import Request
@@ -57,16 +58,25 @@ def test_two_worlds_of_a_seed_do_the_same_and_do_not_share_a_database(seed, befo
     assert first == walked(two, before)
 
 
-@given(st.integers(0, 500), st.lists(st.integers(0, 30), max_size=10))
-@settings(max_examples=30)
+@given(st.integers(0, 500), st.lists(st.none() | st.integers(0, 30), max_size=10))
+@settings(max_examples=40)
 def test_stock_and_money_are_conserved_whatever_is_called(seed, picks) -> None:
-    """Goods kept or exchanged and goods in stock stay the same number; each repayment is one item's."""
+    """Goods in stock and goods that customers keep stay the same number; each repayment is one item's.
+
+    None = the next call of the solution, so that every tool is come by.
+    """
     world = ToolShop(seed, wishes=3)
     world.reset(0)
+    wanted = iter(world.task.solution[:-1])
     count = "SELECT (SELECT sum(stock) FROM products) + (SELECT count(*) FROM items WHERE status IN {})"
     kept = count.format("('kept', 'exchanged')")
     total = world._db.execute(kept).fetchone()
-    walked(world, picks)
+    for pick in picks:
+        call = next(wanted, None) if pick is None else None
+        if call in world.actions():
+            world.step(call)
+        elif pick is not None:
+            walked(world, [pick])
     assert total == world._db.execute(kept).fetchone()
     gone = "SELECT count(*) FROM items WHERE status != 'kept'"
     assert world._db.execute(gone).fetchone() == world._db.execute("SELECT count(*) FROM payments").fetchone()
@@ -152,6 +162,21 @@ def test_the_mean_of_continuations_is_the_exact_value() -> None:
     answer = continued(make, [request], slots=8)[0]
     exact = table.tables.V[2, table.walk(make().task.solution, [None] * 4)[0][2]]
     assert abs(answer.mean - exact) <= 4 * np.sqrt(exact * (1 - exact) / 300)
+
+
+def test_truth_of_its_rollouts_is_bought_by_the_worlds_name() -> None:
+    """The verb checks restored states first; a rollout of another shop is refused."""
+    solution = ToolShop(seed=1).task.solution
+    here, _ = places(lambda: ToolShop(seed=1), solution)
+    steps = [{"state": p.state, "action": a} for p, a in zip(here, solution, strict=True)]
+    batch = Batch.from_records([{"id": "a", "group": "shop-1", "reward": 1.0, "steps": steps}])
+    last = len(solution) - 1
+    found = ac.truth(batch, "toolshop:1", "uniform", continuations=20, steps=[last])
+    assert "monte_carlo" == found.kind
+    assert 1.0 == found.truth.numbers["q"][0]  # `done` pays at once, for sure
+    assert found.truth.numbers["value"][0] < 1
+    with pytest.raises(ProbeError, match="not the recorded ones"):
+        ac.truth(batch, "toolshop:2", "uniform", continuations=2)
 
 
 def test_it_is_made_by_name_with_a_seed_or_the_number_of_a_group() -> None:

@@ -56,7 +56,7 @@ class Fork:
         context.Process(target=_begin, args=(theirs, make), daemon=True).start()
         theirs.close()
         self._live = _Held(ours)
-        self._live.ask("key")  # made?
+        self._live.ask("made")
 
     def reset(self, seed: int) -> str:
         """Begin an episode."""
@@ -164,12 +164,16 @@ def _begin(line: Connection, make: Callable[[], Playable]) -> None:
 
 def _serve(line: Connection, play: Playable) -> None:
     """Answer until the line is closed; never returns."""
+    answer: Connection | tuple[bool, Any]
     while True:
         try:
             what, given = line.recv()
             if what == "end":
                 os._exit(0)
-            answer = _forked(line) if what == "fork" else _answer(play, what, given)
+            if what == "fork":
+                answer = _forked(line)
+            else:
+                answer = (False, None) if what == "made" else _answer(play, what, given)
             if isinstance(answer, Connection):
                 line.close()
                 line = answer
