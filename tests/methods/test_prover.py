@@ -165,6 +165,12 @@ def test_truncated_continuations_count_with_their_reward_or_zero() -> None:
     )
 
 
+def test_equal_outcomes_are_no_gain_of_rounding() -> None:
+    credit = ac.assign(group([1, 0, 0, 0], pre=[0.7] * 3, post=[0.7] * 7), "prover")
+    assert 0.0 == credit.extras["delta"][2]
+    assert 1 == credit.fallbacks["not_confirmed"]
+
+
 def test_a_base_by_token_stays_one() -> None:
     records = [r | {"steps": [s | {"entropies": [0.1, 2.0]} for s in r["steps"]]} for r in CARD]
     expected, got = ac.assign(records, "hapo"), ac.assign(records, "prover", base="hapo")

@@ -43,7 +43,7 @@ def outcomes_of(listed: Any, unfinished: float = 0.0, where: str = "") -> tuple[
         return ()
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         raise _odd(listed, where)
-    plain = [one.get("reward") if type(one) is dict else one for one in listed]
+    plain: list[Any] = [one.get("reward") if type(one) is dict else one for one in listed]
     if {type(x) for x in plain} <= {float, int} and math.isfinite(sum(plain)):
         return tuple(map(float, plain))
     return tuple(_outcome(one, unfinished, where) for one in listed)
@@ -96,7 +96,7 @@ class Sampled:
     """A value estimated from K outcomes, K at least 1.
 
     Args:
-        mean: of the outcomes, reward units.
+        mean: of the outcomes, reward units; exactly theirs where all are equal.
         k: how many.
         error: squared standard error of the mean.
     """
@@ -112,9 +112,8 @@ class Sampled:
         Args:
             outcomes: at least one.
         """
-        return cls(
-            math.fsum(outcomes) / len(outcomes), len(outcomes), spread_of_one(outcomes) / len(outcomes)
-        )
+        (k,), (mean,), (error,) = estimates_of([outcomes])
+        return cls(float(mean), int(k), float(error))
 
 
 class Estimates(NamedTuple):
