@@ -32,6 +32,8 @@ Evidence: TypeAlias = Sequence[Mapping[str, Any]]
 BASELINE = "grpo"
 WORTH = 0.005  # of NMSE: a smaller gain is no reason to change
 _NEAR = (0.2, 0.7)  # what counts as alike: share of shared steps, log2 of group size
+# What a method needs with its default parameters, though not with all.
+_BY_DEFAULT = {"remax": "reward_baseline", "ibpo": "revision"}
 _CAUTION = 0.5  # deviations of the gain over like tasks that are taken off it
 
 
@@ -231,8 +233,9 @@ def _advised(batch: Batch, card: MethodCard, traits: Traits, evidence: Evidence,
 
 def _missing(batch: Batch, card: MethodCard, traits: Traits, key: Key | None) -> list[str]:
     found = missing_needs(batch, card, key)
-    if card.id == "remax" and not batch.has("reward_baseline_R"):
-        found.append("reward_baseline")
+    beyond = _BY_DEFAULT.get(card.id)
+    if beyond is not None and not batch.has(f"{beyond}_R"):
+        found.append(beyond)
     if "group" in card.tags and traits.group_size == 1 and len(batch) > 1:
         found.append("groups of two or more rollouts")
     return found

@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import accredit as ac
+from accredit.advice import advise
 from accredit.errors import DataError, MissingSignal, ParamError
 from tests.index.test_alignment import plain as plain_alignment
 from tests.strategies import records as any_records
@@ -267,6 +268,13 @@ def test_partly_right_failures_are_shaped_by_what_they_lack() -> None:
     found = [text("a", "ab", 1.0), text("b", "ac", 0.5, revision=saved("ab"))]
     assert pytest.approx(0.5 + 0.6 * 0.5 * 0.5) == ac.assign(found, "ibpo").extras["shaped_reward"][1]
     assert pytest.approx(0.5) == ac.assign(found, "ibpo", success_at=0.5).extras["shaped_reward"][1]
+
+
+def test_advice_knows_that_it_needs_revisions() -> None:
+    bare = [{k: v for k, v in r.items() if k != "revision"} for r in card()]
+    for found, missing in ((bare, ("revision",)), (card(), ())):
+        (told,) = [m for m in advise(found).methods if m.method == "ibpo"]
+        assert missing == told.missing
 
 
 def test_what_cannot_be_is_refused() -> None:
