@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from accredit.oracle import truth
     from accredit.planning import plan
     from accredit.readers import read
+    from accredit.resuming import resume
     from accredit.signals import probe
     from accredit.views import report
 
@@ -48,6 +49,7 @@ _HOMES = {
     "plan": "planning",
     "read": "readers",
     "report": "views",
+    "resume": "resuming",
     "truth": "oracle",
 }
 
@@ -72,6 +74,7 @@ __all__ = [
     "probe",
     "read",
     "report",
+    "resume",
     "truth",
 ]
 

@@ -31,6 +31,7 @@ VERBS = (
     "report",
     "methods",
     "bench",
+    "resume",
     "demo",
 )
 DONE, FINDINGS, USAGE, DATA, BACKEND, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -97,7 +98,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 def run(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; errors are one line on standard error."""
     try:
-        found = verbs.main(None if args is None else list(args), "accredit", standalone_mode=False)
+        words = sys.argv[1:] if args is None else list(args)
+        found = verbs.main(words, "accredit", standalone_mode=False, obj=words)
     except click.Abort:
         return _say(
             "interrupted; files are written whole or not at all, so run the same command again", INTERRUPTED

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from accredit.cli.options import as_json, key_option
-from accredit.cli.output import emit_json, note, progress
+from accredit.cli.output import emit_json, keep_this_command, note, progress
 from accredit.errors import ParamError
 
 __all__ = ["command"]
@@ -68,6 +70,9 @@ def command(
     if recorded is not None or truth is not None:
         _recorded(recorded, truth, methods, key, name, docs, as_json)
         return
+    if out is not None:
+        Path(out).mkdir(parents=True, exist_ok=True)
+        keep_this_command(out, not_again="--no-resume")
     if tokens:
         _refuse_with_tokens(families, learning=learning)
         _tokens(methods, scale, seed, out, no_resume, docs, as_json)

@@ -16,7 +16,7 @@ import click
 
 from accredit.errors import ParamError
 
-__all__ = ["Progress", "emit_json", "note", "progress", "refuse_input"]
+__all__ = ["Progress", "emit_json", "keep_this_command", "note", "progress", "refuse_input"]
 
 _A_MINUTE = 60.0
 
@@ -67,6 +67,29 @@ def refuse_input(output: str | Path, source: str) -> None:
         raise ParamError(
             f"-o {output} would replace the rollouts that are read", hint="Give the result another name"
         )
+
+
+def keep_this_command(job: str | Path, *, again: str = "", not_again: str = "") -> None:
+    """Keep the words of this command beside a job, for ``accredit resume``.
+
+    Nothing is kept of a command that reads standard input, or has a key among its words.
+
+    Args:
+        job: journal or folder of the job.
+        again: option that the second run needs.
+        not_again: option that it must not have.
+    """
+    from accredit.resuming import keep_command
+    from accredit.signals.client import KEYS
+
+    words = [word for word in click.get_current_context().find_root().obj if word != not_again]
+    if again and again not in words:
+        words.insert(1, again)
+    keys = [key for key in (os.environ.get(name, "").strip() for name in KEYS) if key]
+    if "-" in words or any(key in word for word in words for key in keys):
+        note("accredit resume will not know this command: it reads standard input or holds a key")
+        return
+    keep_command(job, words)
 
 
 @contextmanager

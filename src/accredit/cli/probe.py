@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +17,7 @@ from accredit.cli.options import (
     strict_option,
     values_of,
 )
-from accredit.cli.output import emit_json, note, progress, refuse_input
+from accredit.cli.output import emit_json, keep_this_command, note, progress, refuse_input
 
 if TYPE_CHECKING:
     from accredit.data import Batch
@@ -132,6 +133,8 @@ def command(
         "want": want or ("logprob" if from_endpoint else "logprob,entropy"),
         "context": told if paired else told[0],
     }
+    if not Path(out + JOURNAL).exists():  # another job's command stays beside what it did
+        keep_this_command(out + JOURNAL, again="--resume")
     scored = _probed(batch, backend, out, paired=paired, resume=resume, hidden_dtype=hidden_dtype, **keywords)
     checks = checkup(scored, backend, tolerance=tolerance)
     finish(scored.annotated((*scored.findings, *checks.findings()), scored.excluded), out, out + JOURNAL)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from accredit.cli.options import FILE, as_json, format_option, group_size_option, mapping_of, mapping_option
-from accredit.cli.output import emit_json, note, progress, refuse_input
+from accredit.cli.output import emit_json, keep_this_command, note, progress, refuse_input
 
 __all__ = ["command"]
 
@@ -93,6 +93,8 @@ def command(
         note(f"{n} steps, {k} continuations of each of 2 sides: at most {2 * n * k} continuations")
     if only_plan:
         return
+    if journal is not None:
+        keep_this_command(journal)
     with progress("truth") as tell:
         found = ac.truth(
             batch,
