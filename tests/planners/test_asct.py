@@ -12,6 +12,7 @@ from accredit.data import Batch
 from accredit.errors import ParamError
 from accredit.planners.asct import AsctPlanner, Work, uct_scores
 from accredit.signals.continuation import Alone, Budget, Engine, Player, Replay
+from accredit.signals.continuation.legal import legal_actions
 from accredit.worlds import TabularWorld, make, make_policy
 from accredit.worlds.acting import TableActor, UniformActor, WeighedActor
 from tests.planners.exact import Exact
@@ -203,6 +204,16 @@ def test_provenance_says_how_it_was_made() -> None:
     made = searched(1, "uct", (0,), budget=5).filled().column("search_S").provenance
     told = {"by": "AsctPlanner", "rule": "uct", "budget": 5, "completion": "uniform", "seed": 0, "trials": 5}
     assert told.items() <= made.items()
+
+
+def test_legal_actions_and_their_chances_are_those_of_the_table() -> None:
+    restorer = Replay(lambda group: TabularWorld(TASK))
+    found = legal_actions(rollouts(2), restorer, TableActor(TASK, POLICY))
+    assert [probs(t) for t in range(3)] * 2 == found
+    some = legal_actions(rollouts(1), restorer, TableActor(TASK, POLICY), steps=[1])
+    assert [{}, probs(1), {}] == some
+    lost = legal_actions(rollouts(1, ["fly", "turn to 0"]), restorer, UniformActor())
+    assert ([3, 0], {}) == ([len(told) for told in lost], lost[1])
 
 
 def test_odd_arguments_are_refused() -> None:
