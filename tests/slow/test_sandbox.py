@@ -26,7 +26,8 @@ def sandbox() -> Sandbox:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "module.py").write_text("x = 1\n")
-    tmp_path.chmod(0o755)
+    (tmp_path / "module.py").chmod(0o666)  # its own permissions forbid nothing
+    tmp_path.chmod(0o777)
     return tmp_path
 
 
