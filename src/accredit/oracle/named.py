@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from accredit.data import Batch
-from accredit.errors import DataError, ParamError, suggest
+from accredit.errors import BackendError, DataError, ParamError, suggest
 from accredit.signals.commands import CommandActor
 from accredit.worlds import FAMILIES, TabularWorld, World, make, make_policy
 from accredit.worlds.acting import Actor, TableActor, UniformActor
+from accredit.worlds.gym import GymWorld
 from accredit.worlds.textworld import HORIZON, TextWorldGame, game_file
 
 __all__ = ["PLAYED", "actor_named", "world_named"]
@@ -35,8 +36,9 @@ def world_named(name: str, batch: Batch, *, horizon: int | None = None) -> MakeW
     Args:
         name: ``textworld`` (games are made again from each rollout's ``metadata.tw_make``);
             ``FAMILY:SEED`` of the worlds with tables (``rooms:1``) and of `PLAYED` ones (``toolshop:3``;
-            without the seed, it is the number that a group's name ends in); or
-            ``package.module:function`` of your own, which gets a group and returns a World.
+            without the seed, it is the number that a group's name ends in);
+            ``gym:ID`` of Gymnasium (``gym:Taxi-v4``); or ``package.module:function`` of your own, which
+            gets a group and returns a World.
         batch: the rollouts.
         horizon: steps of an episode, where the world lets one choose.
 
@@ -52,6 +54,8 @@ def world_named(name: str, batch: Batch, *, horizon: int | None = None) -> MakeW
         return lambda group: TabularWorld(task)
     if head in PLAYED and re.fullmatch(r"[0-9]{0,9}", tail):
         return _played(head, tail, horizon)
+    if head == "gym" and tail:
+        return _gymnasium(tail, horizon)
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
         return _own(head, tail)
     raise ParamError(f"no world {name!r}", hint=suggest(name, ["textworld", *PLAYED, *FAMILIES]))
@@ -117,6 +121,24 @@ def _played(name: str, seed: str, horizon: int | None) -> MakeWorld:
         return found
 
     return make_one
+
+
+def _gymnasium(name: str, horizon: int | None) -> MakeWorld:
+    try:
+        from gymnasium.error import Error
+    except ImportError as error:
+        raise BackendError(
+            "Gymnasium is not installed", code="ACC756", hint="pip install 'accredit[worlds]'"
+        ) from error
+    size = {} if horizon is None else {"max_episode_steps": horizon}
+
+    def world(group: str) -> World:
+        try:
+            return GymWorld(name, **size)
+        except Error as error:
+            raise ParamError(f"no environment {name[:80]!r}: {error}") from error
+
+    return world
 
 
 def _games(batch: Batch) -> Mapping[str, list[str]]:
