@@ -130,7 +130,7 @@ def _gymnasium(name: str, horizon: int | None) -> MakeWorld:
         raise BackendError(
             "Gymnasium is not installed", code="ACC756", hint="pip install 'accredit[worlds]'"
         ) from error
-    size = {} if horizon is None else {"max_episode_steps": horizon}
+    size: dict[str, Any] = {} if horizon is None else {"max_episode_steps": horizon}
 
     def world(group: str) -> World:
         try:
