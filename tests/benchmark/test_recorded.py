@@ -130,3 +130,16 @@ def test_the_command_line_measures_recorded_rollouts(played, tmp_path, capsys):
     assert [row["method"] for row in told["rows"]] == ["truth", "crbc", "grpo"]
     assert (told["games"], told["rollouts"]) == (3, 18)
     assert run(args[:3]) == 2
+
+
+def test_methods_with_several_parameters_are_listed_with_commas(played, tmp_path, capsys):
+    batch, truth = played
+    rollouts = tmp_path / "rollouts.jsonl"
+    rollouts.write_text("".join(json.dumps(r) + "\n" for r in batch.records()))
+    where = save_truth(truth, tmp_path / "truth.jsonl")
+    methods = "hgpo:mode=mean_norm,length_weight_alpha=2,grpo"
+    args = ["bench", "--recorded", str(rollouts), "--truth", str(where), "--methods", methods, "--json"]
+    assert run(args) == 0
+    told = json.loads(capsys.readouterr().out)
+    names = {row["method"]: row["unable"] for row in told["rows"]}
+    assert names == {"truth": "", "hgpo:mode=mean_norm,length_weight_alpha=2": "", "grpo": ""}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -110,7 +111,7 @@ def _recorded(
 
     if file is None or truth is None:
         raise ParamError("--recorded and --truth belong together", hint="accredit truth makes the truth")
-    chosen = methods if methods == "all" else methods.split(",")
+    chosen = methods if methods == "all" else re.split(r",(?!\w+=)", methods)  # id:name=value,name=value
     with progress("bench") as tell:
         found = recorded(ac.read(file), truth, chosen, key=key, name=name, progress=tell)
     document = found.to_dict()
