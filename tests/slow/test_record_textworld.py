@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from accredit.signals.commands import CommandActor
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -122,21 +124,21 @@ def test_the_bundled_rollouts_are_what_the_script_records(recorded):
                 assert got[name] == pytest.approx(expected[name], abs=2e-4)
 
 
-def test_packed_scores_equal_plain_forwards(recorded):
+def test_packed_scores_equal_plain_forwards(recorded, monkeypatch):
     """One forward a command, without packing and mask, gives the recorded numbers within 2e-4."""
     import torch
 
-    from examples.textworld import record as script
-
-    player = script.Player.load(CACHE)
+    monkeypatch.setenv("ACCREDIT_CACHE", str(CACHE))
+    actor = CommandActor()
+    model, _, _ = actor.loaded()
     _, path = recorded
     steps = [record["steps"][here] for record in _lines(path.read_bytes())[1:] for here in (0, 2)]
     for step in steps:
         sums = []
         for command in step["metadata"]["commands"]:
-            tail = player.tail(command)
+            tail = actor.tail(command)
             with torch.no_grad():
-                logits = player.model(torch.tensor([step["prompt_tokens"] + tail])).logits[0]
+                logits = model(torch.tensor([step["prompt_tokens"] + tail])).logits[0]
             log = logits[-len(tail) - 1 : -1].double().log_softmax(-1)
             chosen = log.gather(1, torch.tensor(tail)[:, None])[:, 0]
             sums.append(float(chosen.sum()))
