@@ -5,7 +5,9 @@ from __future__ import annotations
 from importlib.resources import as_file, files
 from pathlib import Path
 
-__all__ = ["names", "path", "truth_path"]
+from accredit.samples.signals import SIGNALS_KEY, SIGNALS_SCHEMA, call_digests, with_signals
+
+__all__ = ["SIGNALS_KEY", "SIGNALS_SCHEMA", "call_digests", "names", "path", "truth_path", "with_signals"]
 
 
 def names() -> list[str]:
