@@ -141,7 +141,9 @@ def test_what_the_scene_says_already_is_not_told_again():
     assert braces.startswith("{seen} {0}\n\nPossible actions: x\n\n")
 
 
-@pytest.mark.parametrize("user", ["no scene", "{seen} {other}", "{seen} {", "{}", "{seen[0]}", "{seen:{x}}", "{history}"])
+@pytest.mark.parametrize(
+    "user", ["no scene", "{seen} {other}", "{seen} {", "{}", "{seen[0]}", "{seen:{x}}", "{history}"]
+)
 def test_wordings_that_cannot_be_filled_are_refused(user: str):
     with pytest.raises(ParamError):
         Wording(user=user)

@@ -23,7 +23,7 @@ __all__ = [
     "RestoreFailed",
     "Restorer",
     "Workers",
-    "check_fidelity",
     "branched",
+    "check_fidelity",
     "with_branches",
 ]
