@@ -117,7 +117,7 @@ def whitening(stats: GroupStats, eps: float) -> Floats:
         stats: of the values.
         eps: inside the root.
     """
-    return np.where(stats.flat, 0.0, 1.0 / np.sqrt(stats.std(ddof=0) ** 2 + eps))
+    return np.where(stats.flat, 0.0, 1.0 / np.hypot(stats.std(ddof=0), np.sqrt(eps)))
 
 
 def _by_token(index: Index, values_R: Array) -> Array:

@@ -102,8 +102,8 @@ def siop(index: Index, params: Params) -> Parts:
         >>> records = [
         ...     {"id": str(i), "group": "g", "answer": a, "steps": [{}]} for i, a in enumerate("aab")
         ... ]
-        >>> ac.assign(records, "siop", variant="majority").steps.round(4).tolist()
-        [0.5774, 0.5774, -1.1547]
+        >>> ac.assign(records, "siop", variant="majority").steps.round(3).tolist()
+        [0.577, 0.577, -1.155]
     """
     answers = answers_of(index)
     if params.variant in SCORED and not index.batch.has("ref_logprobs_R"):
