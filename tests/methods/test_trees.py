@@ -74,7 +74,8 @@ def test_worked_example_before_the_code_replaces_a_difference_of_0() -> None:
 def same(records: list[Record], want: list[list[float]], name: str, **params: Any) -> None:
     got = ac.assign(records, name, **params).by_rollout()
     for w, g in zip(want, got, strict=True):
-        np.testing.assert_allclose(g, w, rtol=1e-9, atol=1e-9)
+        # An epsilon of 1e-8 makes 1e-8 of the rounding of a plain loop's mean.
+        np.testing.assert_allclose(g, w, rtol=1e-9, atol=2e-8)
 
 
 KINDS = st.sampled_from(["sqrt", "uniform", "none"])

@@ -43,8 +43,9 @@ def test_reductions_are_those_of_plain_loops(rows, data, temperature):
         np.testing.assert_allclose(found["entropy"][i], entropy, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(found["gradnorm"][i], square, rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(found["topk_logprobs"][i], top, rtol=1e-5, atol=1e-5)
+        shifted = (row - row.max()).tolist()  # rounds logits to one that float32 cannot tell apart there
         if temperature == 1.0:  # a division may round two logits to one
-            assert order == found["topk_ids"][i].tolist() or len(set(row.tolist())) < len(row)
+            assert order == found["topk_ids"][i].tolist() or len(set(shifted)) < len(row)
         np.testing.assert_array_equal(rows[i, [0, 2]], found["logits"][i])
 
 

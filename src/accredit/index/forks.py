@@ -15,6 +15,7 @@ from accredit.data import Batch
 from accredit.errors import DataError, ParamError
 from accredit.index.core import Index, first_seen
 from accredit.index.fork_links import owner_S, tree_R
+from accredit.index.groups import FLAT
 from accredit.index.segments import last_of_row, segment_sum
 from accredit.typing import BoolArray, Floats, Ints
 
@@ -224,8 +225,14 @@ class Forks:
         return np.divide(total, size, out=np.zeros(self.n_nodes), where=size > 0), size > 0
 
     def less_parent(self, values_N: Floats) -> Floats:
-        """Return each node's value minus its parent's ``[N]``; 0 for roots."""
-        return np.where(self.parent_N >= 0, values_N - values_N[self.parent_N], 0.0)
+        """Return each node's value minus its parent's ``[N]``; exactly 0 for roots and where only
+        rounding tells them apart, so that a later scale cannot make something of it.
+        """
+        above = values_N[self.parent_N]
+        apart = values_N - above
+        size = np.maximum(np.abs(values_N), np.abs(above))
+        real = (self.parent_N >= 0) & (np.abs(apart) > FLAT * np.maximum(1.0, size))
+        return np.where(real, apart, 0.0)
 
     def of_steps(self, values_N: Floats) -> Floats:
         """Return each step's node's value ``[S]``: every copy of a shared step carries it."""
