@@ -66,11 +66,10 @@ def _methods(batch: Batch) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def _report(found: Comparison, folder: Path) -> Path:
-    telling = sorted(found.rows, key=lambda row: (row.label not in FIRST, -row.coverage["steps"]))
-    if len(telling) > REPORTED:
-        left = ", ".join(row.label for row in telling[REPORTED:])
-        note(f"the report shows the {REPORTED} methods that tell most beyond the outcome; not in it: {left}")
-    reported = [found.credits[row.label] for row in telling[:REPORTED]]
+    left = ", ".join(row.label for row in found.rows[REPORTED:])
+    if left:
+        note(f"the report shows the first {REPORTED} methods; not in it: {left}")
+    reported = [found.credits[row.label] for row in found.rows[:REPORTED]]
     folder.mkdir(parents=True, exist_ok=True)
     title = "SmolLM2-135M in TextWorld games"
     return ac.report(reported, folder / "report.html", title=title, findings=ac.check(reported[0].batch))
