@@ -19,9 +19,11 @@ from pathlib import Path
 import pytest
 
 import accredit
+import accredit.readers
 from accredit.methods import _registry
 from accredit.store.truth import read_truth, save_truth
 
+formats = sys.modules["accredit.readers.formats"]  # readers.formats is the function of that name
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if "_notes" not in p.parts)]
 FENCE = re.compile(r"^```(python|pycon|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -57,8 +59,9 @@ def folder(files, tmp_path, monkeypatch):
     for name in ("rollouts.jsonl", "truth.parquet"):
         (tmp_path / name).write_bytes((files / name).read_bytes())
     monkeypatch.chdir(tmp_path)
-    for name in ("_METHODS", "_ALIASES"):  # methods that a page registers end with the page
-        monkeypatch.setattr(_registry, name, dict(getattr(_registry, name)))
+    for room, name in ((_registry, "_METHODS"), (_registry, "_ALIASES"), (formats, "_FORMATS")):
+        # What a page registers ends with the page.
+        monkeypatch.setattr(room, name, dict(getattr(room, name)))
     return tmp_path
 
 
