@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from accredit.cli import run
 from accredit.signals.commands import CommandActor
 from accredit.store import read_truth
 from accredit.worlds.acting import Scene
 
-torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
 RECORDED, PACKED = 0.02, 2e-4  # nats
@@ -76,7 +76,6 @@ def test_packed_commands_equal_plain_forwards(actors):
 
 def test_exact_truth_of_a_game_agrees_with_continuations(tmp_path: Path):
     """Through the command line; 8 continuations of each side of steps with different states."""
-    pytest.importorskip("textworld")
     header, *records = _lines(0)
     mine = [line for line in records if json.loads(line)["group"] == GAME][:2]
     source = tmp_path / "game.jsonl"

@@ -25,7 +25,8 @@ FRAME = Frame(before="\nThe next command: ")
 
 @pytest.fixture(scope="module")
 def model():
-    torch = pytest.importorskip("torch")
+    import torch
+
     torch.set_num_threads(1)
     from accredit.signals.torch_backend import TransformersBackend
 

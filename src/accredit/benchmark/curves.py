@@ -13,6 +13,7 @@ import numpy as np
 import accredit
 from accredit.agreement import Estimate
 from accredit.benchmark.equipment import REFERENCES
+from accredit.benchmark.files import put_section
 from accredit.benchmark.journal import Cell
 from accredit.benchmark.leaderboard import BASELINE, LEVEL
 from accredit.benchmark.learning import Lesson, courses, lesson_of
@@ -90,13 +91,8 @@ class Learning:
             StoreError: if it cannot be written.
         """
         from accredit.views.bench_learning import learning_section  # pictures come last
-        from accredit.views.sections import with_sections
 
-        page = Path(path)
-        before = page.read_text(encoding="utf-8") if page.exists() else "# Benchmark\n"
-        with atomic_file(page) as out:
-            out.write(with_sections(before, learning_section(self.to_dict())).encode())
-        return page
+        return put_section(path, learning_section(self.to_dict()))
 
     def save(self, folder: str | Path) -> Path:
         """Write ``learning.json``.

@@ -16,7 +16,7 @@ from accredit.store.atomic import atomic_file
 if TYPE_CHECKING:
     from accredit.benchmark.run import Bench
 
-__all__ = ["save"]
+__all__ = ["put_section", "save"]
 
 
 def save(found: Bench, folder: Path) -> Path:
@@ -37,6 +37,25 @@ def save(found: Bench, folder: Path) -> Path:
     rows = [_row(board, row) for board in found.boards for row in board.rows]
     _table(folder / "leaderboard.parquet", rows)
     return folder
+
+
+def put_section(path: str | Path, section: str) -> Path:
+    """Put a marked section into the page of results, which is made where it is missing.
+
+    Args:
+        path: ends in ``.md``.
+        section: from `accredit.views.sections.section`.
+
+    Raises:
+        StoreError: if it cannot be written.
+    """
+    from accredit.views.sections import with_sections  # pictures come last
+
+    page = Path(path)
+    before = page.read_text(encoding="utf-8") if page.exists() else "# Benchmark\n"
+    with atomic_file(page) as out:
+        out.write(with_sections(before, section).encode())
+    return page
 
 
 def _table(path: Path, rows: list[dict[str, Any]]) -> None:

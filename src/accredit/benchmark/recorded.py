@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from accredit.agreement import Estimate
+from accredit.benchmark.files import put_section
 from accredit.benchmark.uncertainty import interval
 from accredit.data import Batch
 from accredit.engine import assign, missing_needs
@@ -18,7 +19,6 @@ from accredit.index import Index, Key
 from accredit.methods import catalog, get_method
 from accredit.metrics import softmax_gradient, spearman_within
 from accredit.store import Truth, read_truth
-from accredit.store.atomic import atomic_file
 from accredit.typing import BoolArray, Floats, Ints
 
 __all__ = ["Recorded", "RecordedRow", "recorded"]
@@ -81,13 +81,8 @@ class Recorded:
             StoreError: if it cannot be written.
         """
         from accredit.views.bench_recorded import recorded_section  # pictures come last
-        from accredit.views.sections import with_sections
 
-        page = Path(path)
-        before = page.read_text(encoding="utf-8") if page.exists() else "# Benchmark\n"
-        with atomic_file(page) as out:
-            out.write(with_sections(before, recorded_section(self.to_dict())).encode())
-        return page
+        return put_section(path, recorded_section(self.to_dict()))
 
 
 def recorded(

@@ -12,6 +12,7 @@ import numpy as np
 
 import accredit
 from accredit.agreement import Estimate
+from accredit.benchmark.files import put_section
 from accredit.benchmark.journal import Cell, Place, open_journal
 from accredit.benchmark.leaderboard import BASELINE, LEVEL
 from accredit.benchmark.plan import SEEDS_A_RUN
@@ -208,13 +209,8 @@ class Tokens:
             StoreError: if it cannot be written.
         """
         from accredit.views.bench_tokens import token_section  # pictures come last
-        from accredit.views.sections import with_sections
 
-        page = Path(path)
-        before = page.read_text(encoding="utf-8") if page.exists() else "# Benchmark\n"
-        with atomic_file(page) as out:
-            out.write(with_sections(before, token_section(self.to_dict())).encode())
-        return page
+        return put_section(path, token_section(self.to_dict()))
 
 
 def bench_tokens(
