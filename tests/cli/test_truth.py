@@ -129,6 +129,29 @@ def test_rollouts_of_another_world_buy_nothing(accredit, rollouts):
     assert "restored states are not the recorded ones" in told.err
 
 
+def test_a_function_that_makes_no_world_is_named(accredit, rollouts):
+    told = accredit(
+        "truth",
+        rollouts,
+        "--world",
+        "builtins:len",
+        "--policy",
+        "uniform",
+        "-o",
+        rollouts.with_name("t.jsonl"),
+    )
+    assert told.code == 2
+    assert "builtins:len returned int, not a World" in told.err
+
+
+def test_a_name_that_cannot_be_written_is_refused_before_anything_is_bought(accredit, rollouts):
+    bought = ("--policy", "uniform", "--continuations", "4", "-o", rollouts.with_name("t.txt"))
+    told = accredit("truth", rollouts, "--world", "tests.cli.test_truth:world_of_rooms", *bought)
+    assert told.code == 3
+    assert "kind of file is not clear" in told.err
+    assert "continuations of each" not in told.err
+
+
 def test_a_world_of_chance_has_no_exact_truth(rollouts: Path) -> None:
     with pytest.raises(ProbeError, match="deterministic"):
         ac.truth(ac.read(rollouts), "rooms:1", "uniform")

@@ -80,9 +80,11 @@ def command(
     import numpy as np
 
     import accredit as ac
+    from accredit.oracle.truths import check_target
     from accredit.signals.continuation import Budget
 
     refuse_input(out, file)
+    check_target(out)
     batch = ac.read(file, format=format, mapping=mapping_of(mapping), group_size=group_size)
     k = _sides(continuations, half_width)
     more: dict[str, Any] = {}

@@ -168,5 +168,14 @@ def _own(module: str, attribute: str) -> MakeWorld:
         ) from error
     if not callable(found):
         raise ParamError(f"{module}:{attribute} is no function")
-    made: MakeWorld = found
+
+    def made(group: str) -> World:
+        world = found(group)
+        if not isinstance(world, World):
+            raise ParamError(
+                f"{module}:{attribute} returned {type(world).__name__}, not a World",
+                hint="See accredit.worlds.World: reset, step, actions, key, snapshot, restore …",
+            )
+        return world
+
     return made

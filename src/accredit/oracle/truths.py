@@ -18,12 +18,13 @@ from accredit.signals.commands import CommandActor
 from accredit.signals.continuation import Alone, Budget, Engine, Player, Replay, check_fidelity
 from accredit.signals.continuation import Progress as Spending
 from accredit.store import Truth, save_truth
+from accredit.store.kinds import file_kind
 from accredit.typing import Ints
 from accredit.worlds import World
 from accredit.worlds.acting import Actor, Weighing
 from accredit.worlds.truth import truth_rows
 
-__all__ = ["TruthReport", "truth"]
+__all__ = ["TruthReport", "check_target", "truth"]
 
 _LARGEST_DRIFT = 0.05  # nats between what a policy says and what it recorded of its choices
 
@@ -75,6 +76,15 @@ class TruthReport:
             "ceiling": None if found is None else found.ceiling,
             "verdict": self.verdict(),
         }
+
+
+def check_target(path: str | Path) -> None:
+    """Refuse a name that `TruthReport.save` could not write to, before anything is bought.
+
+    Raises:
+        StoreError: if the name does not say the kind of file.
+    """
+    file_kind(Path(path))
 
 
 def truth(
