@@ -1,7 +1,7 @@
-"""A server on this machine that answers as vLLM does, with the numbers of the fake back end.
+"""A server on this machine that answers as vLLM, SGLang or llama.cpp do, with the fake back end's numbers.
 
-Field names are those of vLLM 0.1x's OpenAI server: ``choices[0].prompt_logprobs`` is a list whose first
-entry is null and whose others map token ids (as strings) to ``{logprob, rank, decoded_token}``.
+Field names of the first are those of vLLM 0.1x's OpenAI server: ``choices[0].prompt_logprobs`` is a list
+whose first entry is null and whose others map token ids (as strings) to ``{logprob, rank, decoded_token}``.
 """
 
 from __future__ import annotations
@@ -162,6 +162,50 @@ def echoed(body: Any) -> dict[str, Any]:
         "choices": [{"text": "t", "index": 0, "logprobs": logprobs}],
         "usage": {"prompt_tokens": len(ids)},
     }
+
+
+def sglang(path: str, body: Any, longest: int = 512) -> Answer:
+    """Answer as SGLang 0.5.23 does, by its sources: http_server.py, logprob_result_processor.py."""
+    if path == "/v1/models":
+        card = {"id": "org/tiny", "object": "model", "owned_by": "sglang", "root": "org/tiny"}
+        return ok({"object": "list", "data": [{**card, "parent": None, "max_model_len": longest}]})
+    if path == "/server_info":
+        return ok({"model_path": "org/tiny", "frontend": "python", "version": "0.5.23"})
+    if path == "/tokenize":
+        tokens = [*body["prompt"].encode()]
+        return ok({"tokens": tokens, "count": len(tokens), "max_model_len": longest})
+    if path == "/detokenize":
+        assert body["skip_special_tokens"] is False  # its default is true
+        return ok({"text": bytes(body["tokens"]).decode()})
+    if path == "/v1/completions":  # it knows no prompt_logprobs, and says nothing
+        return ok({"choices": [{"index": 0, "text": " x", "logprobs": None}], "usage": {}})
+    return ok(generated(body)) if path == "/generate" else error(404, message="Not Found")
+
+
+def generated(body: Any) -> dict[str, Any]:
+    """Return rows from ``logprob_start_len`` on, the first without a number; the last id is shown as 0."""
+    ids, start, k = body["input_ids"], body["logprob_start_len"], body["top_logprobs_num"]
+    request = ProbeRequest(np.array(ids), (Span(0, start + 1, len(ids)),), Want(logprob=True, topk=max(1, k)))
+    [scores] = MODEL.score([request])
+    values = [None, *map(float, scores.logprob)]
+    shown = [i if i < MODEL.vocabulary - 1 else 0 for i in ids[start:]]
+    top = [
+        [[float(x), int(i), None] for i, x in zip(row, logs, strict=True)]
+        for row, logs in zip(scores.topk_ids, scores.topk_logprobs, strict=True)
+    ]
+    told = {
+        "id": "b1",
+        "finish_reason": {"type": "length", "length": 1},
+        "prompt_tokens": len(ids),
+        "weight_version": "default",
+        "input_token_logprobs": [[x, i, None] for x, i in zip(values, shown, strict=True)],
+        "output_token_logprobs": [[-0.5, 7, None]],
+        "completion_tokens": 1,
+        "cached_tokens": start,
+    }
+    if k:
+        told |= {"input_top_logprobs": [None, *top], "output_top_logprobs": [[[-0.5, 7, None]]]}
+    return {"text": " x", "output_ids": [7], "meta_info": told}
 
 
 def llamacpp(path: str, body: Any, *, biased: bool = False, obeys: bool = True) -> Answer:

@@ -39,7 +39,7 @@ OF_ENDPOINTS = ("max_requests", "max_tokens", "concurrency", "timeout")
 @click.option(
     "--from-endpoint",
     metavar="URL",
-    help="A server that scores: vLLM, llama.cpp. Keys: ACCREDIT_API_KEY or OPENAI_API_KEY.",
+    help="A server that scores: vLLM, SGLang, llama.cpp. Keys: ACCREDIT_API_KEY or OPENAI_API_KEY.",
 )
 @click.option("--max-requests", type=click.IntRange(min=0), metavar="N", help="Budget of an endpoint.")
 @click.option("--max-tokens", type=click.IntRange(min=0), metavar="N", help="Budget of an endpoint.")
@@ -53,7 +53,7 @@ OF_ENDPOINTS = ("max_requests", "max_tokens", "concurrency", "timeout")
     "--want",
     metavar="NAME,…",
     help="logprob, entropy, gradnorm, topk:K, logits:ID/ID, hidden, hidden_at:LAYER, hidden_before:LAYER; "
-    "default: logprob,entropy, of an endpoint logprob.",
+    "default: logprob,entropy, of an endpoint logprob. Or belief:K alone: the answer as seen before each step.",
 )
 @click.option(
     "--context",
@@ -68,7 +68,7 @@ OF_ENDPOINTS = ("max_requests", "max_tokens", "concurrency", "timeout")
     "settings",
     metavar="NAME=VALUE",
     multiple=True,
-    help="Of the context: text=…, place=end, seed=1.",
+    help="Of the context: text=…, place=end, seed=1; of belief: suffix=…, answers=yes/no, cap=8.",
 )
 @click.option(
     "--paired",
@@ -119,20 +119,14 @@ def command(
     some steps cannot be scored.
     """
     import accredit as ac
-    from accredit.signals import checkup, context_of
+    from accredit.signals import checkup
     from accredit.signals.job import finish
 
     refuse_input(out, file)
     batch = ac.read(file, format=format, strict=strict, mapping=mapping_of(mapping), group_size=group_size)
     backend = _endpoint(from_endpoint, model, **options) if from_endpoint else _backend(model, **options)
-    names = context.split(",")
-    if len(names) > 1 and not paired:
-        raise click.UsageError("--context names several: add --paired")
-    told = [context_of(name, backend, **values_of(settings, "--set")) for name in names]
-    keywords = {
-        "want": want or ("logprob" if from_endpoint else "logprob,entropy"),
-        "context": told if paired else told[0],
-    }
+    want = want or ("logprob" if from_endpoint else "logprob,entropy")
+    keywords = _asked(want, context, backend, paired=paired, **values_of(settings, "--set"))
     if not Path(out + JOURNAL).exists():  # another job's command stays beside what it did
         keep_this_command(out + JOURNAL, again="--resume")
     scored = _probed(batch, backend, out, paired=paired, resume=resume, hidden_dtype=hidden_dtype, **keywords)
@@ -142,6 +136,21 @@ def command(
     document = _document(file, batch, scored, checks)
     _show(document, as_json)
     return FINDINGS if any(f["severity"] != "info" for f in document["findings"]) else 0
+
+
+def _asked(want: str, context: str, backend: Any, *, paired: bool, **settings: Any) -> dict[str, Any]:
+    """What is asked for, and where: keywords of the probe."""
+    from accredit.signals import asks_belief, context_of
+
+    names = context.split(",")
+    if asks_belief(want):
+        if paired or context != "sampled":
+            raise click.UsageError("--want belief: it is read in the sampled context, alone")
+        return {"want": want, **settings}
+    if len(names) > 1 and not paired:
+        raise click.UsageError("--context names several: add --paired")
+    told = [context_of(name, backend, **settings) for name in names]
+    return {"want": want, "context": told if paired else told[0]}
 
 
 def _backend(model: str | None, **options: Any) -> Any:
@@ -169,11 +178,14 @@ def _probed(
     batch: Batch, backend: Any, out: str, *, paired: bool, hidden_dtype: str, **keywords: Any
 ) -> Batch:
     import accredit as ac
+    from accredit.signals import asks_belief, belief_asked
     from accredit.signals import paired as both
 
     with progress("probe") as tell:
         try:
             more = {"journal": out + JOURNAL, "progress": tell, **keywords}
+            if asks_belief(keywords["want"]):
+                return belief_asked(batch, backend, **more)
             if paired:
                 return both(batch, backend, **more)
             return ac.probe(batch, backend, hidden_dtype=hidden_dtype, **more)

@@ -1,8 +1,9 @@
 """How servers give log-probabilities of given tokens: one class a way of asking.
 
-vLLM answers ``prompt_logprobs``; older OpenAI completions ``echo`` with ``logprobs``; llama.cpp
-gives none of a prompt, so each token is asked for alone: it is forced with a bias, and the server
-still shows what the unbiased model gave it.  Every answer is checked against the ids that were sent.
+vLLM answers ``prompt_logprobs``; SGLang ``return_logprob``; older OpenAI completions ``echo`` with
+``logprobs``; llama.cpp gives none of a prompt, so each token is asked for alone: it is forced with a
+bias, and the server still shows what the unbiased model gave it.  Every answer is checked against the
+ids that were sent.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from accredit.signals.client import Client, Refused
 from accredit.signals.request import ProbeRequest, Scores
 from accredit.typing import Array, Json
 
-__all__ = ["DIALECTS", "Dialect", "Echo", "LlamaCpp", "Vllm"]
+__all__ = ["DIALECTS", "Dialect", "Echo", "LlamaCpp", "Sglang", "Vllm"]
 
 _ROUNDING = 1e-3  # a log-probability may exceed 0 by this: bfloat16 sums
 _MOST = 20  # tokens a position that vLLM shows if it is not told otherwise
 _FORCED = 1e6  # added to a logit: no other token is left
 # Whatever the model's own generation settings are: probabilities are those of the whole softmax.
 _UNCHANGED = {"temperature": 1.0, "top_p": 1.0}
+_UNCUT = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 
 
 class Dialect(Protocol):
@@ -65,7 +67,7 @@ class Vllm:
         """
         ids = request.ids.tolist()
         body = {"model": model, "prompt": ids, "max_tokens": 1, "return_token_ids": True, **_UNCHANGED}
-        body |= {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "add_special_tokens": False}
+        body |= {**_UNCUT, "add_special_tokens": False}
         body["prompt_logprobs"] = max(1, request.want.topk)
         try:
             answer = client.post("/v1/completions", body, len(ids))
@@ -83,6 +85,52 @@ class Vllm:
         if len(rows) != len(ids):
             raise BackendError(f"the answer has {len(rows)} prompt_logprobs for {len(ids)} tokens")
         found = [_by_id(rows[p], p) for p in request.positions.tolist()]
+        return _scores(request, found)
+
+
+class Sglang:
+    """``/generate`` of SGLang with ``return_logprob``: one request a sequence.
+
+    Rows begin one token before the first that is asked for, so that what stands before may come from the
+    server's cache. One token is generated: with none, some settings of the server read fewer positions.
+    """
+
+    name: ClassVar[str] = "sglang"
+    offers: ClassVar[frozenset[str]] = frozenset({"logprob", "topk"})
+
+    def score(self, client: Client, model: str, request: ProbeRequest) -> Scores:
+        """Return the scores of one request.
+
+        Args:
+            client: of the server.
+            model: not sent: ``/generate`` knows the one that is served.
+            request: ids with spans.
+
+        Raises:
+            BackendError: if the answer has no ``input_token_logprobs``, or they do not fit the ids.
+        """
+        ids, places = request.ids.tolist(), request.positions.tolist()
+        start = min(places, default=1) - 1
+        body = {"input_ids": ids, "sampling_params": {"max_new_tokens": 1, **_UNCHANGED, **_UNCUT}}
+        body |= {"return_logprob": True, "logprob_start_len": start, "return_text_in_logprobs": False}
+        body["top_logprobs_num"] = request.want.topk
+        answer = client.post("/generate", body, len(ids))
+        told = answer.get("meta_info") if isinstance(answer, dict) else None
+        if not isinstance(told, dict):
+            raise BackendError("the answer has no meta_info")
+        _same_count({"usage": told}, ids)
+        rows = _triples(told.get("input_token_logprobs"), "input_token_logprobs")
+        _same_ids([token for _, token in rows], ids[start:], start)
+        found = [{ids[p]: _number(rows[p - start][0], p)} for p in places]
+        if request.want.topk:
+            more = told.get("input_top_logprobs")
+            if not isinstance(more, list) or len(more) != len(rows):
+                raise BackendError(f"the answer does not hold {len(rows)} input_top_logprobs")
+            likely = [_triples(more[p - start], f"input_top_logprobs at index {p}") for p in places]
+            found = [
+                {token: _number(value, p) for value, token in row} | own
+                for p, row, own in zip(places, likely, found, strict=True)
+            ]
         return _scores(request, found)
 
 
@@ -183,7 +231,7 @@ class LlamaCpp:
             raise BackendError("the server shows probabilities after the bias, not the model's own")
 
 
-_ALL: tuple[Dialect, ...] = (Vllm(), Echo(), LlamaCpp())
+_ALL: tuple[Dialect, ...] = (Vllm(), Sglang(), Echo(), LlamaCpp())
 DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in _ALL}
 
 
@@ -194,14 +242,23 @@ def _choice(answer: Json) -> dict[str, Any]:
     return choices[0]
 
 
-def _same_ids(got: Json, ids: list[int]) -> None:
+def _same_ids(got: Json, ids: list[int], start: int = 0) -> None:
     if got is None:
         return
     if not isinstance(got, list) or len(got) != len(ids):
         raise BackendError(f"the server scored other ids than the {len(ids)} that were sent")
-    apart = [p for p, (a, b) in enumerate(zip(got, ids, strict=True)) if a != b]
+    apart = [p for p, (a, b) in enumerate(zip(got, ids, strict=True), start) if a != b]
     if apart:
         raise BackendError(f"the server scored other ids than were sent, first at index {apart[0]}")
+
+
+def _triples(rows: Json, what: str) -> list[tuple[Any, int]]:
+    """Return log-probability and id of rows ``[logprob, id, text]``."""
+    if not isinstance(rows, list):
+        raise BackendError(f"the answer has no {what}")
+    if any(not isinstance(row, list) or len(row) != 3 or type(row[1]) is not int for row in rows):
+        raise BackendError(f"the {what} are not rows of log-probability, id and text")
+    return [(row[0], row[1]) for row in rows]
 
 
 def _same_count(answer: Json, ids: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""A model behind a URL as a back end: vLLM, OpenAI-like completions with echo, or llama.cpp.
+"""A model behind a URL as a back end: vLLM, SGLang, OpenAI-like completions with echo, or llama.cpp.
 
 Only chosen-token log-probabilities and the k most probable ids come through HTTP.  The entropy of the
 whole distribution does not: `entropy_bounds` says between which values it lies.
@@ -33,6 +33,8 @@ _WHY_NOT = {
     "hidden_at": _NO_STATES,
     "hidden_before": _NO_STATES,
 }
+_TEXT_IN = {"llamacpp": "content", "sglang": "text"}  # of what /detokenize answers; elsewhere "prompt"
+_VERSION_AT = {"vllm": "/version", "sglang": "/server_info"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Endpoint:
     Args:
         url: with or without ``/v1`` at its end.
         model: its name there; None: the only one that the server has.
-        dialect: ``vllm``, ``echo``, ``llamacpp``, or ``auto``: what the server answers to.
+        dialect: ``vllm``, ``sglang``, ``echo``, ``llamacpp``, or ``auto``: what the server answers to.
         limits: retries, timeout, concurrency, budgets.
 
     Raises:
@@ -183,10 +185,12 @@ class Endpoint:
             BackendError: if the server does not say.
         """
         body: dict[str, Any] = {"tokens": np.asarray(ids).tolist()}
-        name = "content"
-        if self.served.dialect.name != "llamacpp":
-            body["model"], name = self.served.id, "prompt"
-        found = self._tokens("/detokenize", body).get(name)
+        dialect = self.served.dialect.name
+        if dialect != "llamacpp":
+            body["model"] = self.served.id
+        if dialect == "sglang":
+            body["skip_special_tokens"] = False
+        found = self._tokens("/detokenize", body).get(_TEXT_IN.get(dialect, "prompt"))
         if not isinstance(found, str):
             raise BackendError("the server's /detokenize gives no text")
         return found
@@ -212,12 +216,14 @@ class Endpoint:
         name = str(entry.get("id", self._wanted_model or ""))
         meta = entry.get("meta") if isinstance(entry.get("meta"), dict) else {}
         dialect = self._dialect(str(entry.get("owned_by", "")), name)
+        if dialect.name == "sglang":
+            _require_base(listed, entry, name)
         context = entry.get("max_model_len", meta.get("n_ctx") if meta else None)
         return _Served(
             id=name,
             model=public_name(name),
             dialect=dialect,
-            version=_version(self.client) if dialect.name == "vllm" else "",
+            version=_version(self.client, _VERSION_AT.get(dialect.name)),
             context=context if type(context) is int and context > 0 else None,
             vocabulary=meta.get("n_vocab") if meta and type(meta.get("n_vocab")) is int else None,
         )
@@ -239,7 +245,7 @@ class Endpoint:
                 reasons.append(f"{dialect.name}: {error.message}")
         raise BackendError(
             f"{self!r} gives no log-probabilities of given tokens ({'; '.join(reasons)})",
-            hint="Serve the model with vLLM or llama.cpp, or score with a local model",
+            hint="Serve the model with vLLM, SGLang or llama.cpp, or score with a local model",
         )
 
 
@@ -284,9 +290,20 @@ def public_name(name: str) -> str:
     return plain.replace("\\", "/").rpartition("/")[2] if re.match(r"/|[A-Za-z]:", plain) else plain
 
 
-def _version(client: Client) -> str:
+def _require_base(listed: list[dict[str, Any]], entry: dict[str, Any], name: str) -> None:
+    """Refuse a name that SGLang's ``/generate`` would not obey: it is not told one, nor an adapter's."""
+    if listed and (not entry or entry.get("parent")):
+        raise BackendError(
+            f"SGLang would score the model that it serves, not {public_name(name)!r}",
+            hint="Give the name of the model that it serves; adapters are scored where they are merged",
+        )
+
+
+def _version(client: Client, path: str | None) -> str:
+    if path is None:
+        return ""
     try:
-        found: Json = client.get("/version")
+        found: Json = client.get(path)
     except Refused:
         return ""
     text = found.get("version") if isinstance(found, dict) else None
