@@ -97,6 +97,9 @@ def assign(
     if seed is None and "stochastic" in chosen.card.tags:
         seed = int(np.random.SeedSequence().generate_state(1)[0])  # told, so that the run can be repeated
     parts = _run(chosen, index, checked, base=base, state=state, seed=seed)
+    said = "singleton" in params or "singleton" in (base or "")
+    if "reweights" in chosen.card.tags and not said and _all_alone(found) and not parts.values.any():
+        raise _nothing_to_compare(found, chosen.card)  # the base gave nothing that could be moved
     _check_parts(chosen.card, parts, found)
     findings = (*parts.findings, *_run_findings(chosen.card, index, checked))
     if strict:
@@ -175,14 +178,21 @@ def _refuse(
         _refuse_unmet(batch, under, key)
         _refuse_inferred(batch, under)
         _refuse_unlike(batch, under)
-    sizes = np.bincount(batch.group_R) if len(batch) else np.zeros(0, np.int64)
-    if "group" in card.tags and "singleton" not in given and len(batch) > 1 and sizes.max() < 2:
-        raise DataError(
-            f"every one of the {len(batch)} groups has one rollout, so {card.id!r} has nothing to "
-            "compare: the group column is probably wrong",
-            code="ACC111",
-            hint=f"Give rollouts of one task the same `group`, or {_alone(card)}",
-        )
+    if "group" in card.tags and "singleton" not in given and _all_alone(batch):
+        raise _nothing_to_compare(batch, card)
+
+
+def _all_alone(batch: Batch) -> bool:
+    return len(batch) > 1 and int(np.bincount(batch.group_R).max()) < 2
+
+
+def _nothing_to_compare(batch: Batch, card: MethodCard) -> DataError:
+    return DataError(
+        f"every one of the {len(batch)} groups has one rollout, so {card.id!r} has nothing to "
+        "compare: the group column is probably wrong",
+        code="ACC111",
+        hint=f"Give rollouts of one task the same `group`, or {_alone(card)}",
+    )
 
 
 def _refuse_unmet(batch: Batch, card: MethodCard, key: Key | None) -> None:
@@ -231,6 +241,8 @@ def _spoken(needs: list[str]) -> str:
 def _alone(card: MethodCard) -> str:
     if any(spec.name == "singleton" for spec in card.params):
         return "say singleton='zero' or 'raw'"
+    if "reweights" in card.tags:
+        return "name a base that compares no rollouts, as base='grpo:singleton=raw'"
     return "assign each group by itself"
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accredit as ac
+from accredit.errors import DataError
 from accredit.methods.pepo import proximal_entropy
 from tests.methods.token_rollouts import BASE, RAW, base_of, before_masks, one, told, walk
 
@@ -120,3 +121,12 @@ def test_bonus_of_a_failure_spares_uncertain_tokens():
         == ac.assign(records, "entropy-adv", base=RAW, compat="ppo").tokens.tolist()
     )
     assert math.isclose(0.1, ac.assign(records, "entropy-adv", compat="ppo").params["alpha"])
+
+
+def test_groups_of_one_are_refused_unless_the_base_says_what_they_get():
+    records = [{**one(id, reward, [0.1, 0.2]), "group": id} for id, reward in (("a", 1.0), ("b", 0.5))]
+    with pytest.raises(DataError, match=r"ACC111.*entropy-adv.*base='grpo:singleton=raw'"):
+        ac.assign(records, "entropy-adv")
+    assert not ac.assign(records, "entropy-adv", base="grpo:singleton=zero").tokens.any()
+    assert ac.assign(records, "entropy-adv", base=RAW).tokens.all()
+    assert ac.assign(records[:1], "entropy-adv").tokens.tolist() == [0.0, 0.0]  # one rollout shows nothing

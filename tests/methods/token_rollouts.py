@@ -32,6 +32,8 @@ def told(draw: st.DrawFn, rewards: tuple[float, ...] = (0.0, 1.0), max_groups: i
         if draw(st.integers(0, 9)) == 0:
             record["status"] = "rejected"
         found.append(record)
+    if len({r["group"] for r in found}) == len(found) > 1:
+        found[1]["group"] = found[0]["group"]  # groups of one alone are refused
     return found if any(r["reward"] is not None for r in found) else [found[0] | {"reward": 1.0}, *found[1:]]
 
 
