@@ -61,6 +61,19 @@ def test_gspo_and_cispo_equal_verl(golden: dict[str, Any]) -> None:
     check(expected["cispo"], losses.cispo(*golden["arrays"], weight, **clip), golden["tolerance"])
 
 
+def test_aepo_has_the_value_of_ppo_and_above_the_bound_the_gradient_of_cispo(golden: dict[str, Any]) -> None:
+    clip = {k: golden["params"][k] for k in ("clip_low", "clip_high")}
+    logprob, old, advantage = golden["arrays"]
+    weight = losses.token_weights(golden["start"], "token-mean")
+    got = losses.aepo(*golden["arrays"], weight, **clip)
+    expected = golden["expected"]
+    above = (np.exp(logprob - old) > 1 + clip["clip_high"]) & (advantage > 0)
+    grad = np.where(above, flat(expected["cispo"]["grad"]), flat(expected["agg"]["token-mean"]["grad"]))
+    assert above.any()
+    assert expected["agg"]["token-mean"]["loss"] == pytest.approx(got.value, abs=golden["tolerance"])
+    np.testing.assert_allclose(got.grad_T, grad, atol=golden["tolerance"])
+
+
 tokens = st.lists(
     st.tuples(st.floats(-3, 0), st.floats(-3, 0), st.floats(-2, 2).filter(lambda a: abs(a) > 1e-3)),
     min_size=1,
@@ -83,6 +96,26 @@ def test_ppo_and_sapo_gradients_are_finite_differences(rows: list[tuple[float, f
             down[i] -= 1e-6
             slope = (loss(up, old, advantage, weight).value - loss(down, old, advantage, weight).value) / 2e-6
             assert grad[i] == pytest.approx(slope, abs=1e-5, rel=1e-5)
+
+
+def frozen(x: float, at: float, old: float, advantage: float) -> float:
+    """AEPO's loss of one token, what the bound is divided by held at the log-probability ``at``."""
+    ratio, held = np.exp(x - old), np.exp(at - old)
+    if advantage > 0 and held > 1.2:
+        return float(-advantage * 1.2 * ratio / held)
+    return float(max(-advantage * ratio, -advantage * min(max(ratio, 0.8), 1.2)))
+
+
+@given(tokens)
+def test_aepo_keeps_its_gradient_above_the_bound(rows: list[tuple[float, float, float]]) -> None:
+    """Seen failing with the gradient of `ppo`, and with the bound kept open for negative advantages."""
+    logprob, old, advantage = np.array(rows).T
+    found = losses.aepo(logprob, old, advantage, np.ones(logprob.size))
+    for i, (x, before, a) in enumerate(rows):
+        if min(abs(np.exp(x - before) - edge) for edge in (0.8, 1.2)) > 1e-3:
+            slope = (frozen(x + 1e-6, x, before, a) - frozen(x - 1e-6, x, before, a)) / 2e-6
+            assert slope == pytest.approx(found.grad_T[i], abs=1e-5, rel=1e-5)
+            assert frozen(x, x, before, a) == pytest.approx(found.loss_T[i], rel=1e-12)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(0, 2**16))

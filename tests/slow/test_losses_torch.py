@@ -60,12 +60,15 @@ def averaged(loss, mask, mode):
 
 
 @pytest.mark.parametrize("mode", losses.AGGREGATIONS)
-@pytest.mark.parametrize("name", ["ppo", "cispo", "sapo"])
+@pytest.mark.parametrize("name", ["ppo", "aepo", "cispo", "sapo"])
 def test_policy_losses(case, name, mode):
     x, old, a = tensors(case, "logprob", "old", "advantage")
     ratio = torch.exp(x - old)
     if name == "ppo":
         loss = torch.maximum(-a * ratio, -a * ratio.clamp(0.8, 1.2))
+    elif name == "aepo":
+        high = torch.where(ratio > 1.2, 1.2 * ratio / ratio.detach(), ratio.clamp(0.8, 1.2))
+        loss = torch.maximum(-a * ratio, -a * high)
     elif name == "cispo":
         loss = -ratio.clamp(0.8, 1.2).detach() * a * x
     else:

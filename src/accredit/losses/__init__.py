@@ -16,6 +16,7 @@ from accredit.losses.fisher import MOMENTS, Directions, directions, fisher_momen
 from accredit.losses.policy import (
     AGGREGATIONS,
     Loss,
+    aepo,
     aggregate,
     cispo,
     gmpo,
@@ -33,6 +34,7 @@ __all__ = [
     "Directions",
     "LogitLoss",
     "Loss",
+    "aepo",
     "aggregate",
     "cispo",
     "directions",

@@ -5,7 +5,8 @@ function returns the value and its gradient by the tokens' log-probabilities, so
 autograd can be compared with it.
 
 Source: verl ``core_algos`` (``agg_loss``, ``compute_policy_loss_gspo``, ``_cispo``); arXiv 2507.18071
-(GSPO), 2506.13585 (CISPO), 2511.20347 (SAPO), 2507.20673 (GMPO), 2503.20783 (Dr.GRPO's constant).
+(GSPO), 2506.13585 (CISPO), 2511.20347 (SAPO), 2507.20673 (GMPO), 2503.20783 (Dr.GRPO's constant),
+2510.14545 (AEPO).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from accredit.typing import BoolArray, Floats, Ints
 __all__ = [
     "AGGREGATIONS",
     "Loss",
+    "aepo",
     "aggregate",
     "cispo",
     "gmpo",
@@ -142,6 +144,48 @@ def ppo(
     same_length(logprob_T, old_T, advantage_T, weight_T)
     ratio = np.exp(logprob_T - old_T)
     return _clipped(ratio, advantage_T, weight_T, clip_low, clip_high)
+
+
+def aepo(
+    logprob_T: Floats,
+    old_T: Floats,
+    advantage_T: Floats,
+    weight_T: Floats,
+    *,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+) -> Loss:
+    """Return `ppo` whose upper bound is ``(1 + high) r / sg[r]``: its value, and no gradient lost above it.
+
+    Where ``r > 1 + high`` and ``A > 0`` the gradient is ``-(1 + high) A`` by the log-probability, where
+    `ppo` has 0; the lower side is that of `ppo`.  For positive advantages it is `cispo` without its lower
+    bound.
+
+    Args:
+        logprob_T: log-probabilities under the policy ``[T]``, nats.
+        old_T: under the policy that sampled ``[T]``, nats.
+        advantage_T: token advantages ``[T]``.
+        weight_T: from `token_weights`.
+        clip_low: how far below 1 the ratio counts.
+        clip_high: how far above 1.
+
+    Raises:
+        DataError: arrays of different lengths.
+
+    Source: arXiv 2510.14545, from notes.
+
+    Example:
+        >>> for loss in (ppo, aepo):
+        ...     print(loss(np.array([0.0]), np.array([-1.0]), np.array([2.0]), np.ones(1)).grad_T.tolist())
+        [0.0]
+        [-2.4]
+    """
+    same_length(logprob_T, old_T, advantage_T, weight_T)
+    ratio = np.exp(logprob_T - old_T)
+    plain = _clipped(ratio, advantage_T, weight_T, clip_low, clip_high)
+    above = (ratio > 1 + clip_high) & (advantage_T > 0)
+    kept = np.where(above, -(1 + clip_high) * advantage_T * weight_T, plain.grad_T)
+    return plain._replace(grad_T=kept)
 
 
 def gspo(
