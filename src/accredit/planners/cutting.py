@@ -1,8 +1,8 @@
-"""Cut points of SPO-chain: where a new segment begins, and what the states there are worth."""
+"""Segments of SPO: where a new one begins, what the states there are worth, and trees of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -11,9 +11,10 @@ from accredit.errors import ParamError
 from accredit.index import Index, step_entropy
 from accredit.planners.asking import Answer, Request
 from accredit.planners.growing import places_before
+from accredit.planners.treemem import Cuts, FanOut
 from accredit.typing import Ints
 
-__all__ = ["SegmentValues", "cut_points", "cut_steps"]
+__all__ = ["SegmentValues", "cut_points", "cut_steps", "length_steps", "spo_tree"]
 
 
 def cut_points(logprobs: Iterable[float], every: int = 5, below: float = 0.9) -> list[int]:
@@ -67,6 +68,65 @@ def cut_steps(index: Index, every: int = 5, below: float = 0.9) -> Ints:
         cuts = cut_points(logprobs, every, below)[1:] if owner else []
         found += [*owner[:1], *(owner[c] + 1 for c in cuts if owner[c] + 1 in batch.steps_of(r))]
     return np.unique(np.array(found, np.int64))
+
+
+def length_steps(index: Index, tokens: int = 30) -> Ints:
+    """Return the steps that begin a segment of at least so many tokens; the last of a rollout may be shorter.
+
+    A segment ends with the step in which it reaches the length.  A step without tokens counts as one.
+
+    Args:
+        index: of the batch.
+        tokens: length of a segment, at least 1.
+
+    Example:
+        >>> records = [{"id": "a", "group": "g", "steps": [{"n_tokens": n} for n in (2, 2, 5, 1)]}]
+        >>> length_steps(Index(Batch.from_records(records)), 3).tolist()
+        [0, 2, 3]
+    """
+    if tokens < 1:
+        raise ParamError(f"tokens must be >= 1, got {tokens}")
+    found: list[int] = []
+    for r in range(len(index.batch)):
+        length = tokens  # a rollout begins a segment
+        for s in index.batch.steps_of(r):
+            if length >= tokens:
+                found.append(s)
+                length = 0
+            length += max(int(index.tokens_S[s]), 1)
+    return np.array(found, np.int64)
+
+
+def spo_tree(
+    starts: Mapping[str, int],
+    sizes: Sequence[int] = (6, 6, 6),
+    *,
+    cuts: Cuts = length_steps,
+    policy: str = "actor",
+    max_steps: int | None = None,
+) -> FanOut:
+    """Return SPO-tree's planner: six segments from the prompt, six after each, six more to the end.
+
+    The last level goes on to the end.  The first child of a segment is the rest of the continuation
+    that made it, so that 6 + 36 + 216 segments cost 6 + 30 + 180 = 216 continuations and no step is
+    paid twice; `spo` reads the tree that comes back.
+
+    Args:
+        starts: task -> seed of its episode's start.
+        sizes: children at each level.
+        cuts: where the segments of the upper levels end: 30 tokens each; or ``cut_steps``, which cuts
+            where the policy was uncertain.
+        policy: name of the policy that plays.
+        max_steps: of each continuation.
+
+    Source: arXiv 2505.23564; AIFrameResearch/SPO (fan-out 6-6-6, 30 tokens a segment).
+
+    Example:
+        >>> planner = spo_tree({"a task": 0}, cuts=cut_steps)
+        >>> [(request.k, request.purpose) for request in planner.ask()]
+        [(6, 'spo-tree')]
+    """
+    return FanOut(starts, sizes, cuts=cuts, policy=policy, max_steps=max_steps, purpose="spo-tree")
 
 
 class SegmentValues:

@@ -1,8 +1,11 @@
-"""Trees of pipelines: every message is answered by several, level by level."""
+"""Trees grown level by level: every message, or segment of steps, is followed by several."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
 
 from accredit.data import Batch
 from accredit.errors import ParamError
@@ -10,21 +13,40 @@ from accredit.index import Index
 from accredit.planners.asking import Answer, Place, Request
 from accredit.planners.branching import branched, with_branches
 from accredit.planners.growing import places_before
+from accredit.typing import Ints
 
-__all__ = ["FanOut"]
+__all__ = ["Cuts", "FanOut", "each_step"]
+
+Cuts: TypeAlias = Callable[[Index], Ints]
+"""The steps that begin a segment, those that begin a rollout among them; ascending."""
+
+
+def each_step(index: Index) -> Ints:
+    """Return all steps: a message is a segment.
+
+    Args:
+        index: of the rollouts.
+    """
+    return np.arange(index.batch.n_steps)
 
 
 class FanOut:
     """Grows a tree of G first messages, J answers to each, K answers to each of those, and so on.
 
     Each level goes on from what is there: a task costs ``G J K`` rollouts, whose upper messages are
-    made once.  Steps beyond the last level go on freely.
+    made once.  Steps beyond the last level go on freely.  A rollout that ends before a level is a leaf
+    there, alone where others fan out.
+
+    Where a segment ends must follow from what was done up to there; then means over children, level by
+    level, are unbiased.
 
     Args:
         starts: task -> seed of its episode's start.
         sizes: answers at each level (G, J, K).
+        cuts: where a level ends; default: each message is one.
         policy: name of the policy (the team) that plays.
         max_steps: of each continuation.
+        purpose: for reports.
 
     Attributes:
         batch: the rollouts; None before the first level came back.
@@ -41,8 +63,10 @@ class FanOut:
         starts: Mapping[str, int],
         sizes: Sequence[int] = (8, 2, 2),
         *,
+        cuts: Cuts = each_step,
         policy: str = "actor",
         max_steps: int | None = None,
+        purpose: str = "treemem",
     ) -> None:
         if not sizes or min(sizes) < 1:
             raise ParamError(f"sizes must be whole numbers >= 1, got {tuple(sizes)!r}")
@@ -50,6 +74,7 @@ class FanOut:
         self.counts: dict[str, int] = {}
         self._starts, self._sizes = dict(starts), tuple(sizes)
         self._policy, self._max_steps, self._level = policy, max_steps, 0
+        self._cuts, self._purpose = cuts, purpose
 
     def ask(self) -> Sequence[Request]:
         """Return the continuations of the next level; nothing after the last."""
@@ -61,7 +86,7 @@ class FanOut:
             level, self._level = self._level, self._level + 1
             if self._sizes[level] > 1:
                 index = Index(self.batch)
-                steps = self.batch.step_start_R1[:-1][index.steps_R > level] + level
+                steps = _of_level(index, self._cuts(index), level)
                 return [self._request(p, self._sizes[level] - 1, level) for p in places_before(index, steps)]
         return ()
 
@@ -74,7 +99,7 @@ class FanOut:
             max_steps=self._max_steps,
             shared=False,
             record=True,
-            purpose="treemem",
+            purpose=self._purpose,
         )
 
     def tell(self, answers: Sequence[Answer]) -> None:
@@ -87,3 +112,11 @@ class FanOut:
             return
         first = branched(answers)
         self.batch = Batch.from_records(first) if first else None
+
+
+def _of_level(index: Index, cuts: Ints, level: int) -> Ints:
+    """Return the first step of each rollout's segment number ``level``, of those that have one."""
+    rollout = index.rollout_S[cuts]
+    number = np.arange(cuts.size) - np.searchsorted(rollout, rollout, side="left")
+    found: Ints = cuts[number == level]
+    return found
