@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 import accredit as ac
+from accredit.index import Index
+from accredit.planners.beliefs import belief_forks, probe_js
 from accredit.signals.request import ProbeRequest, Span, Want
 from tests.signals.served import MODEL, error, ok, serving, vllm
 
@@ -138,3 +142,33 @@ def test_a_server_that_is_not_well_is_exit_code_4_and_shows_no_key(accredit, wri
     assert 4 == done.code
     assert "ACCREDIT_API_KEY" in done.err
     assert "sk-secret" not in done.err + done.out
+
+
+def test_a_belief_is_read_before_each_step_and_forks_are_chosen_by_it(accredit, write, tmp_path):
+    """A server of 50 ids; `belief-shift` plans with what it wrote."""
+    steps = [{"prompt_tokens": [*_encode(CHAT), 7 + t], "tokens": [7, 9], "action": f"{t}"} for t in range(4)]
+    records = [{"id": name, "group": "g", "reward": 0.0, "steps": steps} for name in "ab"]
+
+    def served(path, body):
+        return ok({"prompt": f"<{body['tokens'][0]}>"}) if "detok" in path else _served(path, body)
+
+    out = tmp_path / "read.jsonl"
+    with serving(served) as server:
+        args = ("probe", write(records), "--from-endpoint", server.url, "-o", out, "--want", "belief:3")
+        done = accredit(*args, "--set", "suffix=So it is", "--json")
+        assert 0 == done.code, done.err
+        assert 2 == accredit(*args, "--set", "sufix=x").code
+        assert 2 == accredit(*args, "--context", "outcome").code
+        assert 2 == accredit(*args, "--paired").code
+    assert ["belief_S"] == list(done.json()["columns"])
+    assert {"all": 8, "scored": 8} == done.json()["steps"]
+    found = ac.read(str(out))
+    ids = np.array([*_encode(CHAT), 7, *_encode("\nSo it is"), 0])
+    ask = ProbeRequest(ids, (Span(0, ids.size - 1, ids.size),), Want(topk=3))
+    [scores] = MODEL.score([ask])
+    expected = {
+        f"<{i}>": float(np.exp(x)) for i, x in zip(scores.topk_ids[0], scores.topk_logprobs[0], strict=True)
+    }
+    assert expected == pytest.approx(found.belief_S[0], rel=1e-5)
+    shifts = [probe_js(a, b) for a, b in itertools.pairwise(found.belief_S[:4])]
+    assert [int(np.argmax(shifts))] * 2 == Index(found).position_S[belief_forks()(Index(found), 0)].tolist()

@@ -53,7 +53,7 @@ OF_ENDPOINTS = ("max_requests", "max_tokens", "concurrency", "timeout")
     "--want",
     metavar="NAME,…",
     help="logprob, entropy, gradnorm, topk:K, logits:ID/ID, hidden, hidden_at:LAYER, hidden_before:LAYER; "
-    "default: logprob,entropy, of an endpoint logprob. Or belief:K alone: the answer as seen before each step.",
+    "default: logprob,entropy, of an endpoint logprob. Or belief:K, alone: the answer before each step.",
 )
 @click.option(
     "--context",
@@ -146,7 +146,7 @@ def _asked(want: str, context: str, backend: Any, *, paired: bool, **settings: A
     if asks_belief(want):
         if paired or context != "sampled":
             raise click.UsageError("--want belief: it is read in the sampled context, alone")
-        return {"want": want, **settings}
+        return {"want": want, "settings": settings}
     if len(names) > 1 and not paired:
         raise click.UsageError("--context names several: add --paired")
     told = [context_of(name, backend, **settings) for name in names]

