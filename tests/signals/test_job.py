@@ -71,10 +71,15 @@ def test_a_journal_cut_anywhere_gives_the_same_numbers(tmp_path_factory, share):
     assert data == path.read_bytes()
 
 
-def test_damage_in_the_middle_is_cut_off_and_done_again(journal):
+def test_damage_in_the_middle_is_named_and_what_follows_can_be_cut_off(journal):
     data = bytearray(journal.read_bytes())
     data[len(data) // 2] = 0
     journal.write_bytes(data)
+    with pytest.raises(DataError, match=r"line (\d+) of the journal is damaged.*Cut the file") as error:
+        ac.probe(BATCH, _Slow(7), WANT, journal=journal, resume=True)
+    assert data == journal.read_bytes()
+    line = int(str(error.value).split("line ")[1].split()[0])
+    journal.write_bytes(b"".join(bytes(data).splitlines(keepends=True)[: line - 1]))
     fake = _Slow(7)
     assert ac.probe(BATCH, fake, WANT, journal=journal, resume=True) == WHOLE
     assert fake.asked > 0

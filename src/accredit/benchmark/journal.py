@@ -1,25 +1,20 @@
-"""Results on disk as they come: one JSON line a cell, so that a killed run goes on where it was.
-
-A line is written in one piece and flushed; a torn last line is dropped when the file is opened again.
-"""
+"""Results on disk as they come: one JSON line a cell, so that a killed run goes on where it was."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-import msgspec
-
-from accredit.errors import DataError, StoreError
+from accredit.errors import DataError
+from accredit.store.journal import LineJournal, read_plan, read_records
 
 __all__ = ["Cell", "Journal", "Place", "open_journal", "read_journal"]
 
 SCHEMA = "accredit.bench/1"
+_CODE = "ACC840"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +71,10 @@ class Journal:
 
     Args:
         cells: results by place.
-        out: open file; None keeps results in memory alone.
+        out: keeps them.
     """
 
-    def __init__(self, cells: Iterable[Cell] = (), out: BinaryIO | None = None) -> None:
+    def __init__(self, cells: Iterable[Cell], out: LineJournal) -> None:
         self.cells = {cell.place: cell for cell in cells}
         self._out = out
 
@@ -91,18 +86,7 @@ class Journal:
         """
         added = list(cells)
         self.cells |= {cell.place: cell for cell in added}
-        if self._out is None or not added:
-            return
-        try:
-            self._out.write(b"".join(msgspec.json.encode(c.to_dict()) + b"\n" for c in added))
-            self._out.flush()
-            os.fsync(self._out.fileno())
-        except OSError as error:
-            raise StoreError(
-                f"the journal cannot be written: {error.strerror or error}",
-                code="ACC804",
-                hint="Free some space and run the same command again: it goes on from here",
-            ) from error
+        self._out.add(*(cell.to_dict() for cell in added))
 
 
 @contextmanager
@@ -118,39 +102,10 @@ def open_journal(path: Path | None, plan: Mapping[str, Any], *, resume: bool) ->
         DataError: if the file belongs to another plan, or is no journal.
         StoreError: if it cannot be written.
     """
-    if path is None:
-        yield Journal()
-        return
-    header = json.loads(json.dumps({"schema": SCHEMA, "plan": dict(plan)}))
-    cells: list[Cell] = []
-    whole = 0
-    if resume and path.exists():
-        found, cells, whole = _read(path)
-        if whole and found != header:
-            raise DataError(
-                f"{path} holds another benchmark: {_apart(found, header)}",
-                code="ACC840",
-                where=str(path),
-                hint="Give another folder, or --no-resume to begin anew",
-            )
-    with _opened(path, whole) as out:
-        if not whole:
-            out.write(msgspec.json.encode(header) + b"\n")
-        yield Journal(cells, out)
-
-
-def _opened(path: Path, whole: int) -> BinaryIO:
-    """The file with its whole lines alone, ready to be added to."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        out = path.open("r+b" if whole else "wb")
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be written: {error.strerror or error}", code="ACC804", hint="Give another folder"
-        ) from error
-    out.truncate(whole)
-    out.seek(whole)
-    return out
+    if path is not None and not resume:
+        path.unlink(missing_ok=True)
+    with LineJournal(path, SCHEMA, plan, resume=True, code=_CODE) as out:
+        yield Journal(_cells(out.records(dict)), out)
 
 
 def read_journal(path: str | Path) -> tuple[dict[str, Any], list[Cell]]:
@@ -162,40 +117,23 @@ def read_journal(path: str | Path) -> tuple[dict[str, Any], list[Cell]]:
     Raises:
         DataError: if it is no journal.
     """
-    header, cells, _ = _read(Path(path))
-    plan: dict[str, Any] = header.get("plan", {})
-    return plan, cells
+    plan = read_plan(Path(path), SCHEMA, code=_CODE)
+    return plan, _cells(read_records(Path(path), dict, code=_CODE))
 
 
-def _read(path: Path) -> tuple[dict[str, Any], list[Cell], int]:
-    """Header, cells, and the number of bytes that are whole lines."""
-    data = path.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    lines = data[:whole].splitlines()
-    if not lines:
-        return {}, [], 0
-    try:
-        header = msgspec.json.decode(lines[0])
-        if not isinstance(header, dict) or header.get("schema") != SCHEMA:
-            raise ValueError(f"its schema is not {SCHEMA}")
-        return header, [_cell(msgspec.json.decode(line)) for line in lines[1:]], whole
-    except (ValueError, KeyError, TypeError, msgspec.DecodeError) as error:
-        raise DataError(
-            f"{path} is no journal of a benchmark: {error}",
-            code="ACC840",
-            where=str(path),
-            hint="Give another folder, or --no-resume to begin anew",
-        ) from error
+def _cells(records: Iterable[dict[str, Any]]) -> list[Cell]:
+    return [_cell(record) for record in records]
 
 
 def _cell(fields: dict[str, Any]) -> Cell:
-    place = Place(fields["family"], fields["setting"], int(fields["seed"]), fields["method"])
-    rest = {k: fields[k] for k in ("metrics", "cost", "seconds", "unable", "code")}
+    try:
+        place = Place(fields["family"], fields["setting"], int(fields["seed"]), fields["method"])
+        rest = {k: fields[k] for k in ("metrics", "cost", "seconds", "unable", "code")}
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"a line of the journal is no result: {error!r}",
+            code=_CODE,
+            hint="Give another folder, or --no-resume to begin anew",
+        ) from error
     seen = {k: fields[k] for k in ("bins", "curve", "memory") if k in fields}
     return Cell(place, **rest, **seen)
-
-
-def _apart(found: Mapping[str, Any], header: Mapping[str, Any]) -> str:
-    mine, other = header["plan"], found.get("plan", {})
-    names = [k for k in sorted({*mine, *other}) if mine.get(k) != other.get(k)]
-    return "; ".join(f"{k} was {other.get(k)!r}, now {mine.get(k)!r}" for k in names)[:300]

@@ -75,7 +75,7 @@ def run(
         journal, SCHEMA, {**plan, "units": units_digest(units), "tokens": total}, resume=resume
     ) as kept:
         before: set[int] = set()
-        for record in kept:
+        for record in kept.records(dict):
             before.add(record["unit"])
             yield from ((key, _unpacked(arrays)) for key, arrays in record["answers"])
         done = skipped = sum(units[i].tokens for i in before)

@@ -1,28 +1,20 @@
-"""Outcomes on disk as they come, one line each: what was paid is never paid again.
-
-A line is handed to the system in one piece as soon as a continuation ends, so that a killed process
-loses only what was still running; a torn last line is cut off when the file is opened again.
-"""
+"""Outcomes on disk as they come, one line each: what was paid is never paid again."""
 
 from __future__ import annotations
 
-import fcntl
-import os
-import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from accredit.errors import DataError, StoreError
+from accredit.errors import DataError
 from accredit.planners import Outcome
+from accredit.store.journal import LineJournal
 
 __all__ = ["SCHEMA", "Journal"]
 
 SCHEMA = "accredit.continuations/1"
 _SYNC = 1.0  # seconds between flushes to the device
-_WAIT = 2.0  # seconds for a lock
+_WAIT = 2.0  # seconds for a lock, which the workers of a killed run hold until they end
 
 
 class _Line(msgspec.Struct, omit_defaults=True):
@@ -43,16 +35,13 @@ class Journal:
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
-        self.path = None if path is None else Path(path)
-        self._known: dict[str, _Line] = {}
-        self._file: int | None = None
-        self._synced = time.monotonic()
-        if self.path is not None:
-            try:
-                self._open(self.path)
-            except Exception:
-                self._let_go()
-                raise
+        self._lines = LineJournal(path, SCHEMA, {}, resume=True, sync=_SYNC, wait=_WAIT)
+        self.path = self._lines.path
+        try:
+            self._known = {line.id: line for line in self._lines.records(_Line)}
+        except DataError:
+            self._lines.close()
+            raise
 
     def __len__(self) -> int:
         return len(self._known)
@@ -85,99 +74,14 @@ class Journal:
         """
         line = _Line(id, mark, outcome)
         self._known[id] = line
-        if self._file is None:
-            return
-        try:
-            os.write(self._file, msgspec.json.encode(line) + b"\n")
-            if time.monotonic() - self._synced > _SYNC:
-                os.fsync(self._file)
-                self._synced = time.monotonic()
-        except OSError as error:
-            raise StoreError(
-                f"the journal {self.path} cannot be written: {error.strerror or error}",
-                code="ACC804",
-                hint="Free some space and run the same command again: it goes on from here",
-            ) from error
+        self._lines.add(line)
 
     def close(self) -> None:
         """Flush to the device and let others open the file."""
-        if self._file is not None:
-            os.fsync(self._file)
-        self._let_go()
-
-    def _let_go(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        self._lines.close()
 
     def __enter__(self) -> Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _open(self, path: Path) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            _lock(self._file)
-        except BlockingIOError:
-            raise StoreError(
-                f"{path} is in use by another run", hint="Wait for it, or name another journal"
-            ) from None
-        except OSError as error:
-            raise StoreError(f"{path} cannot be opened: {error.strerror or error}") from error
-        whole = self._load(path)
-        if whole == 0:
-            os.ftruncate(self._file, 0)
-            os.write(self._file, msgspec.json.encode({"schema": SCHEMA}) + b"\n")
-        else:
-            os.ftruncate(self._file, whole)
-
-    def _load(self, path: Path) -> int:
-        """Read the lines; return how many bytes of the file are whole lines."""
-        whole = 0
-        decoder = msgspec.json.Decoder(_Line)
-        with path.open("rb") as lines:
-            for number, text in enumerate(lines):
-                if not text.endswith(b"\n"):
-                    break
-                if number == 0:
-                    _check_header(text, path)
-                else:
-                    try:
-                        line = decoder.decode(text)
-                    except msgspec.DecodeError as error:
-                        raise DataError(
-                            f"line {number + 1} of the journal is damaged: {error}",
-                            where=str(path),
-                            hint="Cut the file before that line: what follows is played again",
-                        ) from None
-                    self._known[line.id] = line
-                whole += len(text)
-        return whole
-
-
-def _lock(file: int) -> None:
-    """Lock a file; wait a little, as the workers of a killed run still hold it until they end."""
-    until = time.monotonic() + _WAIT
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.05)
-        else:
-            return
-
-
-def _check_header(text: bytes, path: Path) -> None:
-    try:
-        found: Any = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        found = None
-    if not isinstance(found, Mapping) or found.get("schema") != SCHEMA:
-        raise DataError(
-            f"{path} is no journal of continuations", hint=f"Its first line does not say {SCHEMA}"
-        )
