@@ -68,7 +68,7 @@ def test_a_critic_that_explains_nothing_is_not_advised():
 def test_what_would_unlock_a_method_is_told():
     told = {m.method: m for m in advise(_records(lambda g, r, t: "s")).methods}
     assert "value from a critic" in told["td"].unlock
-    assert "from accredit probe FILE" in told["hcapo"].unlock
+    assert "from `accredit probe FILE" in told["hcapo"].unlock
     assert not told["td"].runs
 
 

@@ -67,7 +67,9 @@ ALIASES: Mapping[str, str] = {"values": "token_values", "teacher_logprobs": "log
 
 # A step field that holds one signal a name; ``perturbed_logprobs.NAME_T`` is the column of one.
 NAMED_SIGNALS = "perturbed_logprobs"
-_PROBE = "accredit probe FILE --model MODEL --want"
+_PROBE = "`accredit probe FILE --model MODEL -o OUT --want {}`"
+# No command stores whole distributions: `joint` reduces them while they stream.
+_LOGITS = "a trainer that keeps them; accredit.signals.joint makes jsd and fisher_moments without them"
 
 ROLLOUT_FIELDS = _table(
     Field("reward", "reward_R", "number", "outcome of the rollout; null = unscored", "a verifier"),
@@ -113,9 +115,9 @@ STEP_FIELDS = _table(
         "logprob_T",
         "signal",
         "log-probability of each token, nats",
-        f"{_PROBE} logprob",
+        _PROBE.format("logprob"),
     ),
-    Field("entropies", "entropy_T", "signal", "next-token entropy, nats", f"{_PROBE} entropy"),
+    Field("entropies", "entropy_T", "signal", "next-token entropy, nats", _PROBE.format("entropy")),
     Field("token_values", "token_value_T", "signal", "V of the prefix before each token", "a critic"),
     Field("value", "value_S", "number", "V of the state before the step", "a critic"),
     Field("text", "text_S", "word", "what the policy saw or said, for people"),
@@ -127,14 +129,14 @@ STEP_FIELDS = _table(
         "logprobs_hindsight_T",
         "signal",
         "log-probability of each token with the outcome in the prompt, nats",
-        f"{_PROBE} logprob --context outcome --paired",
+        _PROBE.format("logprob --context outcome --paired"),
     ),
     Field(
         "logprobs_teacher",
         "logprobs_teacher_T",
         "signal",
         "log-probability of each token under a teacher, nats",
-        f"{_PROBE} logprob --context peer --paired",
+        _PROBE.format("logprob --context peer --paired"),
     ),
     Field("node", "node_S", "word", "node of the tree that the step leads into; shared steps have one"),
     Field("node_entropy", "node_entropy_S", "number", "mean entropy of the step's tokens, nats"),
@@ -164,7 +166,7 @@ STEP_FIELDS = _table(
         "belief_S",
         "json",
         "answers and their probabilities as the policy sees them before the step, {answer: p}",
-        "the likeliest first tokens after a suffix that asks for the answer",
+        _PROBE.format("belief"),
     ),
     Field("action_value", "action_value_S", "number", "Q of the state and the action taken", "a critic"),
     Field("cutpoints", "cutpoints_S", "json", "tokens of the step after which V is known; -1 = before all"),
@@ -178,51 +180,45 @@ STEP_FIELDS = _table(
         "old_logprobs_T",
         "signal",
         "log-probability of each token under the policy before the update, nats",
-        "accredit probe FILE --model OLD_MODEL --want logprob",
+        "the trainer, before its update",
     ),
     Field(
         NAMED_SIGNALS,
         f"{NAMED_SIGNALS}_T",
         "signals",
         "log-probability of each token with the context perturbed, nats, one list a perturbation",
-        f"{_PROBE} logprob --context perturbed.NAME",
+        _PROBE.format("logprob --context irrelevant,renamed,reordered,typos --paired"),
     ),
-    Field("hidden", "hidden_T", "vectors", "hidden state at each token", f"{_PROBE} hidden"),
-    Field("student_logits", "student_logits_T", "vectors", "logits of the policy", f"{_PROBE} logits:IDS"),
-    Field(
-        "teacher_logits",
-        "teacher_logits_T",
-        "vectors",
-        "logits of a teacher",
-        f"{_PROBE} logits:IDS --context gold",
-    ),
+    Field("hidden", "hidden_T", "vectors", "hidden state at each token", _PROBE.format("hidden")),
+    Field("student_logits", "student_logits_T", "vectors", "logits of the policy", _LOGITS),
+    Field("teacher_logits", "teacher_logits_T", "vectors", "logits of a teacher", _LOGITS),
     Field(
         "teacher_none_logits",
         "teacher_none_logits_T",
         "vectors",
         "logits of a teacher that sees no outcome",
-        f"{_PROBE} logits:IDS --context evidence_none",
+        _LOGITS,
     ),
     Field(
         "teacher_pos_logits",
         "teacher_pos_logits_T",
         "vectors",
         "logits of a teacher that is told of success",
-        f"{_PROBE} logits:IDS --context evidence_correct",
+        _LOGITS,
     ),
     Field(
         "teacher_neg_logits",
         "teacher_neg_logits_T",
         "vectors",
         "logits of a teacher that is told of failure",
-        f"{_PROBE} logits:IDS --context evidence_wrong",
+        _LOGITS,
     ),
     Field(
         "fisher_moments",
         "fisher_moments_T",
         "vectors",
         "E_p t, E_p n, E_p t^2, E_p n^2, E_p tn, t_y, n_y of score differences t and n",
-        "accredit probe FILE --model MODEL, as FisherMoments of accredit.signals.joint",
+        "accredit.signals.joint with FisherMoments() (docs/probes.md)",
     ),
 )
 
