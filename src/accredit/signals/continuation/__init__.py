@@ -6,12 +6,13 @@ from accredit.signals.continuation.engine import Engine, Progress
 from accredit.signals.continuation.fidelity import Fidelity, check_fidelity
 from accredit.signals.continuation.journal import Journal
 from accredit.signals.continuation.ledger import Budget, Ledger
-from accredit.signals.continuation.playing import Job, Player
+from accredit.signals.continuation.playing import Ending, Job, Player, Scorer
 from accredit.signals.continuation.restorers import Replay, RestoreFailed, Restorer
 
 __all__ = [
     "Alone",
     "Budget",
+    "Ending",
     "Engine",
     "Fidelity",
     "Job",
@@ -22,6 +23,7 @@ __all__ = [
     "Replay",
     "RestoreFailed",
     "Restorer",
+    "Scorer",
     "Workers",
     "branched",
     "check_fidelity",

@@ -33,6 +33,7 @@ class Alone:
     def __init__(self, player: Player) -> None:
         self._player = player
         self.versions: Mapping[str, str] = _versions(player)
+        self.scorer = _scorer(player)
 
     def play(self, jobs: Iterator[Job]) -> Iterator[tuple[str, Outcome]]:
         """Yield the outcome of each job as it ends."""
@@ -61,7 +62,9 @@ class Workers:
         if n < 1 or chunk < 1:
             raise ParamError(f"workers and chunk must be >= 1, got {n} and {chunk}")
         self._make, self._n, self._chunk, self._crashes = make, n, chunk, crashes
-        self.versions: Mapping[str, str] = _versions(make())
+        player = make()
+        self.versions: Mapping[str, str] = _versions(player)
+        self.scorer = _scorer(player)
         self._pool: ProcessPoolExecutor | None = None
 
     def play(self, jobs: Iterator[Job]) -> Iterator[tuple[str, Outcome]]:
@@ -113,6 +116,10 @@ class Workers:
 
 def _versions(player: Player) -> dict[str, str]:
     return {name: actor.version for name, actor in player.actors.items()}
+
+
+def _scorer(player: Player) -> str:
+    return "" if player.scorer is None else player.scorer.version
 
 
 def _begin(make: Callable[[], Player], parent: int) -> None:

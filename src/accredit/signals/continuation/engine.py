@@ -22,9 +22,15 @@ P = TypeVar("P", bound=Planner)
 
 
 class Crew(Protocol):
-    """Whoever plays jobs: one process, or several (`Alone`, `Workers`)."""
+    """Whoever plays jobs: one process, or several (`Alone`, `Workers`).
+
+    Attributes:
+        versions: of the actors, by name of policy.
+        scorer: version of the scorer; "" = the rewards of the world.
+    """
 
     versions: Mapping[str, str]
+    scorer: str
 
     def play(self, jobs: Iterator[Job]) -> Iterator[tuple[str, Outcome]]:
         """Yield the outcome of each job as it ends, taking the next when there is room."""
@@ -76,7 +82,7 @@ class Engine:
             played again.
         budget: hard limits.
         seed: of all chance.
-        world: version of world and scorer, part of what is remembered.
+        world: name and version of the world, part of what is remembered.
         progress: called now and then.
 
     Example:
@@ -160,13 +166,14 @@ class Engine:
         seed = seed_of(request, replicate, self.seed)
         version = self.crew.versions.get(request.policy, "")
         place = request.place
+        world = f"{self.world} scored by {self.crew.scorer}" if self.crew.scorer else self.world
         what: list[Any] = [
             place.group,
             place.key,
             list(request.forced),
             request.policy,
             version,
-            self.world,
+            world,
             request.max_steps,
             seed,
         ]

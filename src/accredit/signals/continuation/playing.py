@@ -6,16 +6,18 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import Protocol
 
 from accredit.errors import ParamError, ProbeError
-from accredit.planners import Outcome, Request, Visit
+from accredit.planners import Outcome, Place, Request, Visit
 from accredit.signals.continuation.restorers import RestoreFailed, Restorer
 from accredit.signals.continuation.seeds import generator, prf
 from accredit.worlds import World
 from accredit.worlds.acting import Actor, Choice, Scene
 from accredit.worlds.protocol import agent_of
 
-__all__ = ["Job", "Player"]
+__all__ = ["Ending", "Job", "Player", "Scorer"]
 
 STEPS = 64  # of a world that has no limit of its own
 
@@ -35,6 +37,41 @@ class Job:
     request: Request
     replicate: int
     seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Where a continuation ended.
+
+    Args:
+        place: from which it went on.
+        status: ``finished``, ``truncated`` or ``illegal``.
+        path: its steps.
+        reward: that the world paid for them.
+        key: of the state reached.
+        seen: what the world shows there.
+    """
+
+    place: Place
+    status: str
+    path: tuple[Visit, ...]
+    reward: float
+    key: str
+    seen: str
+
+
+class Scorer(Protocol):
+    """Says what a continuation earned, where that is not what the world pays (a judge, other units).
+
+    Attributes:
+        version: of the scorer; outcomes of another version are bought anew.
+    """
+
+    version: str
+
+    def score(self, ending: Ending) -> float | None:
+        """Return the reward from the place on; None = nothing to say, which counts 0."""
+        ...
 
 
 @dataclass(slots=True)
@@ -79,6 +116,7 @@ class Player:
     Args:
         restorer: of the worlds.
         actors: by name of policy.
+        scorer: of endings; None = the rewards of the world.
         slots: worlds at a time.
         retries: further tries, with the same seed, after a failure of the world or the actor.
         seconds: wall time after which a continuation is cut; None = no limit.
@@ -89,13 +127,14 @@ class Player:
         restorer: Restorer,
         actors: Mapping[str, Actor],
         *,
+        scorer: Scorer | None = None,
         slots: int = 16,
         retries: int = 3,
         seconds: float | None = None,
     ) -> None:
         if slots < 1 or retries < 0:
             raise ParamError(f"slots must be >= 1 and retries >= 0, got {slots} and {retries}")
-        self.restorer, self.actors = restorer, actors
+        self.restorer, self.actors, self.scorer = restorer, actors, scorer
         self._slots, self._retries, self._seconds = slots, retries, seconds
 
     def play(self, jobs: Iterable[Job]) -> Iterator[tuple[str, Outcome]]:
@@ -121,6 +160,7 @@ class Player:
                 if outcome is None:
                     still.append(run)
                 else:
+                    outcome = self._scored(run, outcome)
                     self.restorer.release(run.world, run.job.request.place)
                     yield run.job.id, outcome
             running = still
@@ -214,6 +254,25 @@ class Player:
         run.world, run.tries, run.path = fresh.world, fresh.tries, []
         run.reward, run.tokens, run.over = 0.0, 0, False
         return None
+
+    def _scored(self, run: _Run, outcome: Outcome) -> Outcome:
+        if self.scorer is None or outcome.reward is None:
+            return outcome
+        place, world = run.job.request.place, run.world
+        ending = Ending(
+            place, outcome.status, tuple(run.path), outcome.reward, outcome.final_key, world.seen()
+        )
+        reason = ""
+        for _ in range(self._retries + 1):
+            try:
+                reward = float(self.scorer.score(ending) or 0.0)
+            except Exception as error:  # noqa: BLE001 - whatever a scorer raises is its failure
+                reason = f"the scorer failed: {type(error).__name__}: {error}"
+            else:
+                if isfinite(reward):
+                    return replace(outcome, reward=reward)
+                reason = f"the scorer returned {reward}"
+        return _failed(run.job, "infra_error", reason, run.began)
 
     def _ended(self, run: _Run) -> Outcome | None:
         options = run.world.actions()
