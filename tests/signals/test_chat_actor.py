@@ -50,7 +50,7 @@ def actor_of(server: Server, **options: Any) -> ChatActor:
     """An actor that does not wait between attempts."""
     limits = options.pop("limits", Limits(retries=8))
     actor = ChatActor(server.url, options.pop("model", "org/tiny"), limits=limits, **options)
-    actor.client = Client(server.url, limits, sleep=lambda seconds: None)
+    actor.server.client = Client(server.url, limits, sleep=lambda seconds: None)
     return actor
 
 
@@ -122,7 +122,7 @@ def test_an_answer_that_means_nothing_possible_is_an_illegal_action():
     with serving(lambda path, body: chat(path, body, "I would rather sleep.")) as server:
         actor = actor_of(server)
         assert {status for status, *_ in played(actor, k=1)} == {"illegal"}
-    assert actor.usage.unmapped == actor.usage.answers == 3
+    assert actor.unmapped == actor.usage.answers == 3
 
 
 def test_free_text_is_taken_as_it_stands():
@@ -130,7 +130,7 @@ def test_free_text_is_taken_as_it_stands():
         actor = actor_of(server)
         [choice] = actor.act([Scene("g", "k", "A prompt.", None)], [rng()])
         assert "Possible" not in server.asked[0][1]["messages"][1]["content"]
-    assert (choice.action, choice.logprob, choice.tokens, actor.usage.unmapped) == ("print(1)", None, 11, 0)
+    assert (choice.action, choice.logprob, choice.tokens, actor.unmapped) == ("print(1)", None, 11, 0)
 
 
 def test_what_the_scene_says_already_is_not_told_again():

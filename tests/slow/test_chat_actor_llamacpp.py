@@ -48,7 +48,7 @@ def test_it_plays_a_world_and_every_token_is_counted(url):
     impossible = [visit for visit in visits if visit.action not in visit.options]
     assert impossible == [o.path[-1] for o in refused]  # a refused action is the last step of its path
     assert all(1 <= visit.tokens <= 12 for visit in visits)
-    assert actor.usage.unmapped == len(refused)
+    assert actor.unmapped == len(refused)
     assert actor.usage.answers == actor.client.spent.requests == len(visits)
     assert actor.usage.prompt_tokens > 20 * actor.usage.answers
     assert sum(visit.tokens for visit in visits) <= actor.usage.tokens <= 12 * actor.usage.answers

@@ -12,7 +12,7 @@ from accredit.errors import ParamError
 from accredit.index.samples import spread_of_one
 from accredit.typing import Floats
 
-__all__ = ["Answer", "Outcome", "Place", "Planner", "Request", "Status", "Visit"]
+__all__ = ["Answer", "Outcome", "Place", "Planner", "Request", "Status", "Visit", "version_of"]
 
 Status: TypeAlias = Literal["finished", "truncated", "illegal", "failed_restore", "infra_error"]
 RESULTS = frozenset({"finished", "truncated", "illegal"})
@@ -197,3 +197,17 @@ class Planner(Protocol):
     def tell(self, answers: Sequence[Answer]) -> None:
         """Take the answers to what was asked last, in its order."""
         ...
+
+
+def version_of(rule: object) -> str:
+    """Return what tells one judge, reviser or other callable from another: its ``version``, else its name.
+
+    Args:
+        rule: any callable.
+
+    Example:
+        >>> version_of(len)
+        'len'
+    """
+    found = getattr(rule, "version", None) or getattr(rule, "__qualname__", None) or type(rule).__name__
+    return str(found)

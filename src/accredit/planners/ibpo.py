@@ -13,10 +13,10 @@ from accredit.data import Batch
 from accredit.errors import ParamError
 from accredit.index import Index
 from accredit.index.alignment import aligned
-from accredit.planners.asking import Answer, Outcome, Request
+from accredit.planners.asking import Answer, Outcome, Request, version_of
 from accredit.planners.truth import places_of
 
-__all__ = ["Draft", "IbpoPlanner", "Reviser", "nearest_repair"]
+__all__ = ["Draft", "IbpoPlanner", "Reviser", "Revisions", "nearest_repair"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,17 @@ class Draft:
     references: tuple[str, ...]
     right: tuple[str, ...]
 
+    def steps(self, rollout: str) -> list[dict[str, Any]]:
+        """Return the steps of a rollout, as records.
+
+        Args:
+            rollout: id.
+        """
+        batch = self.index.batch
+        (record,) = batch.take([batch.position(rollout)]).records()
+        found: list[dict[str, Any]] = record["steps"]
+        return found
+
     def actions(self, rollout: str) -> list[str]:
         """Return the actions of a rollout.
 
@@ -42,12 +53,15 @@ class Draft:
             rollout: id.
         """
         batch = self.index.batch
-        steps = slice(*batch.step_start_R1[batch.position(rollout) :][:2].tolist())
-        return [str(a) for a in batch.column("action_S").decoded()[steps]]
+        column, steps = batch.column("action_S"), batch.steps_of(batch.position(rollout))
+        return [str(column.item(s)) for s in steps]
 
 
 Reviser: TypeAlias = Callable[[Draft], Mapping[str, Any] | None]
-"""From a failure to ``{"step": first edited step, "actions": [...]}``, the actions to take first, if any."""
+"""From a failure to ``{"step": first edited step, "actions": [...]}``, the actions to take first, if any.
+
+None: no correction.  A reviser may have a ``version``, which the column's provenance tells.
+"""
 
 
 def nearest_repair(draft: Draft) -> Mapping[str, Any] | None:
@@ -63,6 +77,31 @@ def nearest_repair(draft: Draft) -> Mapping[str, Any] | None:
         return None
     best = max(found, key=lambda alignment: alignment.similarity)
     return {"step": min(best.first_edit, len(own) - 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Revisions:
+    """How the failures fared.
+
+    Args:
+        failures: looked at.
+        unrevised: of them, those that the reviser gave no correction for.
+        statuses: how many revisions ended in which way.
+        corrected: failures of which a revision succeeded; one that was cut off did not.
+    """
+
+    failures: int
+    unrevised: tuple[str, ...]
+    statuses: Mapping[str, int]
+    corrected: tuple[str, ...]
+
+    def text(self) -> str:
+        """Return the figures in one sentence."""
+        played = ", ".join(f"{n} {status}" for status, n in sorted(self.statuses.items())) or "none played"
+        return (
+            f"{self.failures} failures, {len(self.unrevised)} without a correction; revisions: {played}; "
+            f"{len(self.corrected)} failures corrected"
+        )
 
 
 class IbpoPlanner:
@@ -101,6 +140,7 @@ class IbpoPlanner:
         self._references, self._max_steps = references, max_steps
         self._counted = index.counted_R()
         self._right = self._counted & (index.score_R >= success_at)
+        self._success_at = success_at
         self._begun: dict[int, int] = {}
         self._answers: list[Answer] | None = None
 
@@ -109,7 +149,7 @@ class IbpoPlanner:
         if self._answers is not None:
             return []
         asked, self._begun = [], {}
-        for r in np.flatnonzero(self._counted & ~self._right).tolist():
+        for r in self._failures():
             told = self._reviser(self._draft(r))
             if told is None:
                 continue
@@ -139,26 +179,46 @@ class IbpoPlanner:
     def filled(self) -> Batch:
         """Return the rollouts with `revision`: reward of the whole, whether it was cut off, and its actions.
 
-        A revision that could not be played has no reward.  Provenance says K, the policy and how many
-        continuations ended in which way.
+        A revision that could not be played has no reward.  Provenance says K, the policy, how many
+        continuations ended in which way, the reviser, and how many failures it had no correction for.
         """
         batch = self._index.batch
-        found, counts = np.full(len(batch), None), Counter[str]()
+        found = np.full(len(batch), None)
+        for (r, step), answer in zip(self._begun.items(), self._answers or [], strict=False):
+            made_of = [self._revision(r, step, outcome) for outcome in answer.outcomes]
+            found[r] = made_of[0] if len(made_of) == 1 else made_of or None
+        told = self.revisions()
+        made = {"by": "IbpoPlanner", "k": self._k, "policy": self._policy, "statuses": dict(told.statuses)}
+        made |= {"reviser": version_of(self._reviser), "unrevised": len(told.unrevised)}
+        return batch.with_column("revision", found, made)
+
+    def revisions(self) -> Revisions:
+        """Return how the failures fared."""
+        ids = self._index.batch.ids
+        failures = self._failures()
+        counts, corrected = Counter[str](), []
         for (r, step), answer in zip(self._begun.items(), self._answers or [], strict=False):
             counts.update(answer.counts())
-            told = [self._revision(r, step, outcome) for outcome in answer.outcomes]
-            found[r] = told[0] if len(told) == 1 else told or None
-        made = {"by": "IbpoPlanner", "k": self._k, "policy": self._policy, "statuses": dict(counts)}
-        return batch.with_column("revision", found, made)
+            ended = [o for o in answer.outcomes if o.is_result and o.status != "truncated"]
+            if any(self._paid(r, step) + (o.reward or 0.0) >= self._success_at for o in ended):
+                corrected.append(ids[r])
+        unrevised = tuple(ids[r] for r in failures if r not in self._begun)
+        return Revisions(len(failures), unrevised, dict(counts), tuple(corrected))
+
+    def _failures(self) -> list[int]:
+        found: list[int] = np.flatnonzero(self._counted & ~self._right).tolist()
+        return found
+
+    def _paid(self, r: int, step: int) -> float:
+        first = int(self._index.batch.step_start_R1[r])
+        return float(self._index.paid_S[first : first + step].sum())
 
     def _revision(self, r: int, step: int, outcome: Outcome) -> dict[str, Any]:
         if not outcome.is_result:
             return {"reward": None}
         draft = self._draft(r)
-        first = int(self._index.batch.step_start_R1[r])
-        paid = float(self._index.paid_S[first : first + step].sum())
         return {
-            "reward": paid + (outcome.reward or 0.0),
+            "reward": self._paid(r, step) + (outcome.reward or 0.0),
             "truncated": outcome.status == "truncated",
             "actions": [*draft.actions(draft.rollout)[:step], *(visit.action for visit in outcome.path)],
         }

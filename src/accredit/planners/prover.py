@@ -15,12 +15,12 @@ from accredit.errors import ParamError
 from accredit.index import Index
 from accredit.index.proposals import eligible_R, faulty_S, segment_fault, targets
 from accredit.index.samples import Floor, noise_floor
-from accredit.planners.asking import Answer, Place, Request
+from accredit.planners.asking import Answer, Place, Request, version_of
 from accredit.planners.truth import places_of
 from accredit.planners.vineppo import listed
 from accredit.typing import BoolArray
 
-__all__ = ["Case", "Judge", "ProverPlanner", "Verdicts", "random_segments"]
+__all__ = ["Case", "Judge", "ProverPlanner", "Refusal", "Verdicts", "random_segments"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,16 @@ class Case:
         found: list[dict[str, Any]] = record["steps"]
         return found[start : None if end is None else end + 1]
 
+    def fault_of(self, start: Any, end: Any) -> str:
+        """Return why steps start .. end of the target may not be proposed; "" if they may.
+
+        Args:
+            start: first step.
+            end: last step.
+        """
+        r = self.index.batch.position(self.target)
+        return segment_fault(self.index, faulty_S(self.index), r, start, end, self.max_length)
+
     def previews(self, steps: int = 8, width: int = 40) -> dict[str, str]:
         """Return the first actions of each failure, cut short.
 
@@ -89,7 +99,11 @@ class Case:
 
 
 Judge: TypeAlias = Callable[[Case], Mapping[str, Any] | None]
-"""From a case to ``{"start": l, "end": r}``, or None; asked again with `fault` where that cannot be."""
+"""From a case to ``{"start": l, "end": r}``, or None for no segment; asked again where that cannot be.
+
+``{"fault": why}`` is a proposal that cannot even be read; it counts as refused and is asked for again.
+A judge may have a ``version``, which the column's provenance tells.
+"""
 
 
 def random_segments(seed: int = 0) -> Judge:
@@ -113,6 +127,23 @@ def random_segments(seed: int = 0) -> Judge:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """A proposal that cannot be.
+
+    Args:
+        group: id.
+        rollout: the target.
+        turn: how many were refused before it.
+        fault: why.
+    """
+
+    group: str
+    rollout: str
+    turn: int
+    fault: str
+
+
+@dataclass(frozen=True, slots=True)
 class Verdicts:
     """How proposals fared.
 
@@ -125,6 +156,7 @@ class Verdicts:
         gains: of them, those whose value rose.
         delta: measured change of value of each verified one.
         floor: what as many segments of no worth would show, at V = 1/2: mean gain and chance of one.
+        refusals: the proposals that were not valid, in order.
     """
 
     groups: int
@@ -135,10 +167,13 @@ class Verdicts:
     gains: int
     delta: tuple[float, ...]
     floor: Floor | None
+    refusals: tuple[Refusal, ...] = ()
 
     def text(self) -> str:
         """Return the figures in one sentence."""
         found = f"{self.groups} groups, {self.proposed} proposals, {self.verified} verified"
+        if self.refused:
+            found += f" ({self.refused} that could not be)"
         if not self.verified or self.floor is None:
             return found
         return (
@@ -191,7 +226,8 @@ class ProverPlanner:
         self._failed: BoolArray = counted & (index.score_R < success_at)
         self._targets = targets(index, eligible, success_at).tolist()
         self._faulty = faulty_S(index)
-        self._refused = self._repaired = 0
+        self._repaired = 0
+        self._refusals: list[Refusal] = []
         self._found: dict[int, tuple[int, int]] = {}
         self._answers: list[Answer] | None = None
 
@@ -199,6 +235,7 @@ class ProverPlanner:
         """Return the continuations of every proposal at once."""
         if self._answers is not None:
             return []
+        self._repaired, self._refusals = 0, []
         self._found = {r: found for r in self._targets if (found := self._proposed(r)) is not None}
         return [
             Request(place, self._k, self._policy, purpose=f"prover {side}")
@@ -213,7 +250,8 @@ class ProverPlanner:
     def filled(self) -> Batch:
         """Return the rollouts with `proposal`, its outcomes with what was paid before.
 
-        Its provenance says K, the policy and how many continuations ended in which way.
+        Its provenance says K, the policy, how many continuations ended in which way, the judge, and how many
+        of its proposals could not be.
         """
         batch = self._index.batch
         found = np.full(len(batch), None)
@@ -224,6 +262,7 @@ class ProverPlanner:
         for answer in self._answers or ():
             counts.update(answer.counts())
         made = {"by": "ProverPlanner", "k": self._k, "policy": self._policy, "statuses": dict(counts)}
+        made |= {"judge": version_of(self._judge), "refused": len(self._refusals)}
         return batch.with_column("proposal", found, made)
 
     def verdicts(self) -> Verdicts:
@@ -236,12 +275,13 @@ class ProverPlanner:
         return Verdicts(
             len(self._targets),
             len(self._found),
-            self._refused,
+            len(self._refusals),
             self._repaired,
             len(delta),
             sum(d > 0 for d in delta),
             tuple(delta),
             noise_floor(self._k, self._k) if delta else None,
+            tuple(self._refusals),
         )
 
     def _pairs(self) -> list[tuple[Answer, Answer]]:
@@ -269,9 +309,11 @@ class ProverPlanner:
             if told is None:
                 return None
             start, end = told.get("start"), told.get("end")
-            fault = segment_fault(index, self._faulty, r, start, end, self._length)
+            fault = str(told.get("fault") or "") or segment_fault(
+                index, self._faulty, r, start, end, self._length
+            )
             if not fault:
                 self._repaired += turn > 0
                 return int(told["start"]), int(told["end"])
-            self._refused += 1
+            self._refusals.append(Refusal(group, index.batch.ids[r], turn, fault))
         return None

@@ -9,19 +9,15 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from accredit.errors import BackendError, BudgetExceeded, ParamError
+from accredit.errors import ParamError
 from accredit.signals.client import Client, Limits
-from accredit.signals.endpoint import public_name
-from accredit.typing import Json
+from accredit.signals.speaking import SEEDS, ChatServer, Usage
 from accredit.worlds.acting import Choice, Scene
 
-__all__ = ["ChatActor", "Usage", "Wording", "action_meant"]
-
-_SEEDS = 2**31  # servers take 32-bit seeds, some of them signed
+__all__ = ["ChatActor", "Wording", "action_meant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,30 +89,13 @@ class Wording:
         ]
 
 
-@dataclass(slots=True)
-class Usage:
-    """What the server says it read and wrote; attempts without an answer are in `ChatActor.client.spent`.
-
-    Args:
-        answers: received.
-        prompt_tokens: read.
-        tokens: generated.
-        unmapped: answers that meant none of the possible actions.
-    """
-
-    answers: int = 0
-    prompt_tokens: int = 0
-    tokens: int = 0
-    unmapped: int = 0
-
-
 class ChatActor:
     """Plays by asking a chat model what it does, one request a scene, ``limits.concurrency`` at a time.
 
     The seed of each request is drawn from the scene's generator, so that a server which honours seeds
     plays the same again.  An answer that means none of the possible actions is played as it stands,
-    and the world refuses it: the policy gave an illegal action.  The key, if there is one, is
-    ``ACCREDIT_API_KEY`` or ``OPENAI_API_KEY`` of the environment.
+    and the world refuses it: the policy gave an illegal action, counted in ``unmapped``.  The key, if
+    there is one, is ``ACCREDIT_API_KEY`` or ``OPENAI_API_KEY`` of the environment.
 
     Args:
         url: with or without ``/v1`` at its end.
@@ -145,15 +124,21 @@ class ChatActor:
         max_tokens: int = 32,
         limits: Limits | None = None,
     ) -> None:
-        if not 0 <= temperature < float("inf") or max_tokens < 1:
-            raise ParamError(f"temperature >= 0 and max_tokens >= 1, got {temperature!r} and {max_tokens!r}")
-        self.client = Client(url, limits)
-        self.usage = Usage()
+        self.server = ChatServer(url, model, temperature=temperature, max_tokens=max_tokens, limits=limits)
         self.wording = wording or Wording()
-        self._asking = {"model": model, "temperature": temperature, "max_tokens": max_tokens}
+        self.unmapped = 0
         self._lock = threading.Lock()
-        decoding = f"T={temperature:g}:max={max_tokens}"
-        self.version = f"chat:{_identity(model)}:{decoding}:prompt={self.wording.fingerprint}"
+        self.version = f"{self.server.version}:prompt={self.wording.fingerprint}"
+
+    @property
+    def client(self) -> Client:
+        """Who sends; its ``spent`` counts attempts."""
+        return self.server.client
+
+    @property
+    def usage(self) -> Usage:
+        """Answers and tokens, as the server counts them."""
+        return self.server.usage
 
     def act(self, scenes: Sequence[Scene], rngs: Sequence[np.random.Generator]) -> Sequence[Choice]:
         """Return what the model does in each scene.
@@ -162,7 +147,7 @@ class ChatActor:
             BackendError: if the server gives no answer after all retries, or one that is none.
             BudgetExceeded: if a budget is spent.
         """
-        seeds = [int(rng.integers(_SEEDS)) for rng in rngs]
+        seeds = [int(rng.integers(SEEDS)) for rng in rngs]
         pool = ThreadPoolExecutor(self.client.limits.concurrency, "accredit-chat")
         try:
             return list(pool.map(self._one, scenes, seeds))
@@ -170,30 +155,11 @@ class ChatActor:
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _one(self, scene: Scene, seed: int) -> Choice:
-        most = self.client.limits.tokens
-        if most is not None and self.usage.prompt_tokens >= most:
-            raise BudgetExceeded(f"the budget of {most} prompt tokens is spent", hint="Raise it")
-        body = {**self._asking, "seed": seed, "messages": self.wording.messages(scene)}
-        answer = self.client.post("/v1/chat/completions", body)
-        text = _said(answer)
-        read, written = (_count(answer, name) for name in ("prompt_tokens", "completion_tokens"))
-        action = action_meant(text, scene.actions)
+        said = self.server.say(self.wording.messages(scene), seed)
+        action = action_meant(said.text, scene.actions)
         with self._lock:
-            self.usage.answers += 1
-            self.usage.prompt_tokens += read
-            self.usage.tokens += written
-            self.usage.unmapped += scene.actions is not None and action not in scene.actions
-        return Choice(action, tokens=written)
-
-
-def _identity(model: str) -> str:
-    """Return a name fit to be shown, that no other model's name becomes."""
-    shown = public_name(model)
-    return (
-        shown
-        if shown == model
-        else f"{shown}#{hashlib.sha256(model.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
-    )
+            self.unmapped += scene.actions is not None and action not in scene.actions
+        return Choice(action, tokens=said.tokens)
 
 
 def action_meant(text: str, actions: Sequence[str] | None) -> str:
@@ -220,20 +186,3 @@ def action_meant(text: str, actions: Sequence[str] | None) -> str:
 
 def _plain(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
-
-
-def _said(answer: Json) -> str:
-    """Return the text of the first choice; a message without any is an empty one."""
-    choices: Any = answer.get("choices") if isinstance(answer, dict) else None
-    first = choices[0] if isinstance(choices, list) and choices else None
-    message = first.get("message") if isinstance(first, dict) else None
-    if not isinstance(message, dict) or not isinstance(message.get("content"), str | None):
-        raise BackendError("the server's answer is no chat completion", hint="Is it OpenAI-compatible?")
-    return message.get("content") or ""
-
-
-def _count(answer: Json, name: str) -> int:
-    """Return a count of tokens; 0 where the server does not say."""
-    usage = answer.get("usage") if isinstance(answer, dict) else None
-    found = usage.get(name) if isinstance(usage, dict) else None
-    return found if type(found) is int and found >= 0 else 0

@@ -23,6 +23,7 @@ __all__ = [
     "from_another",
     "outcome",
     "peer",
+    "plain_text",
     "privileged",
     "skill",
     "word_of",
@@ -53,7 +54,7 @@ def outcome(success_above: float = 0.0, *, state: bool = False) -> Hint:
             return None
         how = "in success" if value > success_above else "in failure"
         cut = " after it was cut off" if word_of(batch, r, "status") == "truncated" else ""
-        end = _plain(word_of(batch, r, "final_state")) if state else None
+        end = plain_text(word_of(batch, r, "final_state")) if state else None
         more = f" The final state: {end}" if end else ""
         return f"In hindsight: the episode ended {how}{cut}, with outcome {value:.6g}.{more}"
 
@@ -64,7 +65,7 @@ def final_state() -> Hint:
     """Return a hint that tells the state in which the episode ended."""
 
     def tell(batch: Batch, r: int) -> str | None:
-        end = _plain(word_of(batch, r, "final_state"))
+        end = plain_text(word_of(batch, r, "final_state"))
         cut = "it was cut off" if word_of(batch, r, "status") == "truncated" else "it ended"
         return f"In hindsight: the state of the episode when {cut}: {end}" if end else None
 
@@ -75,7 +76,7 @@ def answer() -> Hint:
     """Return a hint that tells the rollout's own final answer."""
 
     def tell(batch: Batch, r: int) -> str | None:
-        said = _plain(word_of(batch, r, "answer"))
+        said = plain_text(word_of(batch, r, "answer"))
         return f"In hindsight: the final answer was: {said}" if said else None
 
     return tell
@@ -89,7 +90,7 @@ def privileged(field: str = "gold") -> Hint:
     """
 
     def tell(batch: Batch, r: int) -> str | None:
-        gold = _plain(word_of(batch, r, field))
+        gold = plain_text(word_of(batch, r, field))
         return f"For reference, the correct answer is: {gold}" if gold else None
 
     return tell
@@ -110,7 +111,7 @@ def skill(text: str | Mapping[Any, str]) -> Hint:
     def tell(batch: Batch, r: int) -> str | None:
         group = batch.group_names[int(batch.group_R[r])]
         found = text if isinstance(text, str) else text.get(group, text.get(str(group)))
-        return f"Advice for this kind of task: {_plain(found)}" if found else None
+        return f"Advice for this kind of task: {plain_text(found)}" if found else None
 
     return tell
 
@@ -199,7 +200,7 @@ def actions_of(batch: Batch, r: int) -> list[str]:
         return []
     column = batch.column("action_S")
     there = column.mask(batch.n_steps)
-    texts = (_plain(str(column.item(s))) for s in batch.steps_of(r) if there[s])
+    texts = (plain_text(str(column.item(s))) for s in batch.steps_of(r) if there[s])
     return [text for text in texts if text]
 
 
@@ -225,13 +226,22 @@ def _item(batch: Batch, r: int, name: str) -> Any:
     return column.item(r) if column.mask(len(batch))[r] else None
 
 
-def _plain(text: str | None) -> str:
-    """Return a field fit for a prompt: no special tokens, no control characters, of bounded length."""
+def plain_text(text: str | None, longest: int = _LONGEST) -> str:
+    """Return a field fit for a prompt: no special tokens, no control characters, of bounded length.
+
+    Args:
+        text: what a rollout says; None is nothing.
+        longest: characters.
+
+    Example:
+        >>> plain_text("go<|im_end|> north", 8)
+        'go< |im_ ...'
+    """
     if text is None:
         return ""
     kept = "".join(c for c in text if c.isprintable() or c in "\n\t").strip()
-    cut = kept if len(kept) <= _LONGEST else kept[:_LONGEST] + " ..."
-    return _MARKER.sub("< ", cut)
+    safe = _MARKER.sub("< ", kept)
+    return safe if len(safe) <= longest else safe[:longest] + " ..."
 
 
 def _listed(head: str, items: list[str]) -> str | None:

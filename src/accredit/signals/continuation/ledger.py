@@ -27,6 +27,7 @@ class Budget:
         seconds: wall time.
         per_state: continuations from one place.
         per_rollout: continuations from all places of one rollout.
+        judge_calls: questions to a judge or a reviser.
     """
 
     continuations: int | None = None
@@ -35,6 +36,7 @@ class Budget:
     seconds: float | None = None
     per_state: int | None = None
     per_rollout: int | None = None
+    judge_calls: int | None = None
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -94,6 +96,17 @@ class Ledger:
         self._running -= 1
         self._reserved -= steps
         self.physical = self.physical + _cost(outcome)
+
+    def admits_question(self) -> bool:
+        """Return whether one more question to a judge or a reviser may be asked, and book it."""
+        budget = self.budget
+        if _over(budget.judge_calls, self.physical.judge_calls + 1):
+            return False
+        if budget.seconds is not None and time.monotonic() - self.began >= budget.seconds:
+            return False
+        self.physical = self.physical + Cost(judge_calls=1)
+        self.logical = self.logical + Cost(judge_calls=1)
+        return True
 
     def deliver(self, outcome: Outcome) -> None:
         """Book an outcome that somebody got, cached or not."""
