@@ -11,7 +11,7 @@ import pytest
 
 import accredit as ac
 from accredit.errors import ParamError, ProbeError
-from accredit.oracle import truths
+from accredit.oracle import read_tables, table_truth, truths
 from accredit.signals.continuation import Workers
 from accredit.store import read_truth
 from accredit.worlds import TabularWorld, make, make_policy, sample
@@ -107,6 +107,27 @@ def test_the_verb_shows_tables(accredit, rollouts):
     assert said.code == 0, said.err
     assert "value of the start" in said.out
     assert "Exact:" in said.out
+
+
+def test_explored_worlds_are_kept_on_request(accredit, rollouts):
+    """What is read has the values that the truth has, without the policy being asked again."""
+    out, tables = rollouts.with_name("truth.parquet"), rollouts.with_name("tables.jsonl.gz")
+    made = ["truth", rollouts, "--world", "tests.cli.test_truth:world_of_rooms", "--policy", "uniform"]
+    said = accredit(*made, "-o", out, "--tables", tables)
+    assert said.code == 0, said.err
+    explored, batch = read_tables(tables), ac.read(rollouts)
+    assert (explored.about["kind"], explored.about["policy"]) == ("exact", "uniform")
+    found = table_truth(batch, explored.tables)
+    assert read_truth(out).numbers["advantage"].tolist() == found.advantage.tolist()
+    for more, reason in (
+        (["--tables", tables, "--continuations", "4"], "belongs to exact truth"),
+        (["--tables", out], "name one file"),
+        (["--tables", tables.with_name("tables.parquet")], "not Parquet"),
+        (["--tables", rollouts], "replace the rollouts"),
+    ):
+        told = accredit(*made, "-o", out, *more)
+        assert told.code > 0
+        assert reason in told.err
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,9 @@ __all__ = ["command"]
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--plan", "only_plan", is_flag=True, help="Say what it would cost, and buy nothing.")
 @click.option("-o", "--out", metavar="OUT", type=click.Path(), required=True, help="accredit.truth/1")
+@click.option(
+    "--tables", metavar="FILE", type=click.Path(), help="Keep the explored worlds too (accredit.tables/1)."
+)
 @format_option
 @mapping_option
 @group_size_option
@@ -84,6 +87,7 @@ def command(
     seed: int,
     only_plan: bool,
     out: str,
+    tables: str | None,
     format: str | None,
     mapping: tuple[str, ...],
     group_size: int | None,
@@ -97,12 +101,15 @@ def command(
 
     import accredit as ac
     from accredit.oracle.named import check_endpoint
+    from accredit.oracle.tables import save_tables
     from accredit.oracle.truths import check_target
     from accredit.signals.continuation import Budget
 
     refuse_input(out, file)
     check_target(out)
     check_endpoint(policy, from_endpoint)  # before its URL is kept anywhere
+    if tables is not None:
+        _check_tables(tables, file, out, sampled=continuations is not None or half_width is not None)
     batch = ac.read(file, format=format, mapping=mapping_of(mapping), group_size=group_size)
     k = _sides(continuations, half_width)
     more: dict[str, Any] = {} if workers is None else {"workers": workers}
@@ -132,7 +139,21 @@ def command(
         )
     found.save(out)
     note(f"wrote {out}")
+    if tables is not None and found.explored is not None:
+        note(f"wrote {save_tables(found.explored, tables)}")
     _shown(found.to_dict(), as_json)
+
+
+def _check_tables(tables: str, file: str, out: str, *, sampled: bool) -> None:
+    from accredit.errors import ParamError
+    from accredit.oracle.tables import check_tables_target
+
+    if sampled:
+        raise ParamError("--tables belongs to exact truth: leave out --continuations and --half-width")
+    if tables == out:
+        raise ParamError("--tables and -o name one file", hint="Give each a name of its own")
+    refuse_input(tables, file)
+    check_tables_target(tables)
 
 
 def _sides(continuations: int | None, half_width: float | None) -> int | None:

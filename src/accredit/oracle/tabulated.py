@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -21,7 +21,7 @@ from accredit.worlds.tabular import codes_of
 from accredit.worlds.tabular import tabulate as tabulated_task
 from accredit.worlds.truth import CRITICAL, StepTruth
 
-__all__ = ["Table", "table_truth", "tabulate"]
+__all__ = ["Moves", "Node", "State", "Table", "table_of", "table_truth", "tabulate"]
 
 State: TypeAlias = tuple[str, str]  # key, and what is seen: the policy reads that
 Node: TypeAlias = tuple[State, tuple[str, ...]]  # and the last actions that the policy remembers
@@ -73,6 +73,15 @@ class Table:
         code_HN = np.broadcast_to(code, (self.task.horizon, code.size))
         found: Floats = key_advantage(self.tables.A, weight, code_HN)[code]
         return found
+
+    def chances(self, node: int) -> dict[str, float]:
+        """Return how likely the policy takes each action that is possible in a node.
+
+        Args:
+            node: number, as `walk` returns it.
+        """
+        row = self.policy.probs_NA[node]
+        return {self.task.actions[a]: float(row[a]) for a in np.flatnonzero(self.task.allowed_NA[node])}
 
     def walk(self, actions: Sequence[str], keys: Sequence[str | None]) -> tuple[Ints, Ints]:
         """Return the node before each action, and the action's number ``[steps]``.
@@ -139,11 +148,49 @@ def tabulate(
         )
     start, moves, agents = _explored(world, most)
     limit = horizon if horizon is not None else world_horizon(world)
+
+    def asked(nodes: Sequence[Node]) -> Sequence[Floats]:
+        return actor.probs(
+            [
+                Scene(group, *state, actions=tuple(moves[state]), history=past, agent=agents[state])
+                for state, past in nodes
+            ]
+        )
+
+    return table_of(group, start, moves, asked, memory=memory, horizon=limit, most=most)
+
+
+def table_of(
+    group: str,
+    start: State,
+    moves: Moves,
+    chances: Callable[[Sequence[Node]], Sequence[Floats]],
+    *,
+    memory: int,
+    horizon: int,
+    most: int = 20_000,
+) -> Table:
+    """Return the table of a world whose moves are known, its values by backward induction.
+
+    Args:
+        group: task.
+        start: of an episode.
+        moves: where each action leads from each state, what it pays, and whether the episode is over.
+        chances: the policy's probabilities of each node's actions, in the order of the state's moves.
+        memory: last actions that the policy depends on beside what it sees.
+        horizon: steps of an episode.
+        most: states (with memory) before it is given up.
+    """
     first: Node = (start, ())
-    task, nodes = _task(first, moves, memory, limit, most)
-    policy = _asked(actor, task, nodes, moves, group, agents)
-    tables = evaluate(task, policy.probs_NA)
-    error = residual(task, policy.probs_NA, tables)
+    task, nodes = _task(first, moves, memory, horizon, most)
+    live = [node for node, n in nodes.items() if task.live_N[n]]
+    place = {a: i for i, a in enumerate(task.actions)}
+    probs = np.zeros((task.n_states, task.n_actions))
+    for node, row in zip(live, chances(live), strict=True):
+        probs[nodes[node], [place[a] for a in moves[node[0]]]] = row
+    policy = Policy(probs, np.log(np.maximum(probs, 1e-300)))
+    tables = evaluate(task, probs)
+    error = residual(task, probs, tables)
     if not error < _LARGEST_RESIDUAL:
         raise ArithmeticError(f"{group}: Bellman residual {error:.3g}")
     return Table(group, task, policy, tables, nodes, first, len(moves), memory, moves)
@@ -227,27 +274,6 @@ def _task(first: Node, moves: Moves, memory: int, horizon: int, most: int) -> tu
         of_states=numbered,
     )
     return task, nodes
-
-
-def _asked(
-    actor: Weighing,
-    task: Task,
-    nodes: Mapping[Node, int],
-    moves: Moves,
-    group: str,
-    agents: Mapping[State, str],
-) -> Policy:
-    """Return the policy's probabilities in each node that goes on."""
-    live = [node for node, n in nodes.items() if task.live_N[n]]
-    scenes = [
-        Scene(group, *state, actions=tuple(moves[state]), history=past, agent=agents[state])
-        for state, past in live
-    ]
-    probs = np.zeros((task.n_states, task.n_actions))
-    place = {a: i for i, a in enumerate(task.actions)}
-    for node, scene, row in zip(live, scenes, actor.probs(scenes), strict=True):
-        probs[nodes[node], [place[a] for a in scene.actions or ()]] = row
-    return Policy(probs, np.log(np.maximum(probs, 1e-300)))
 
 
 def table_truth(batch: Batch, tables: Mapping[str, Table]) -> StepTruth:

@@ -13,6 +13,7 @@ import numpy as np
 from accredit.data import Batch
 from accredit.errors import DataError, ParamError, ProbeError
 from accredit.oracle.named import actor_named, check_endpoint, world_named
+from accredit.oracle.tables import Explored
 from accredit.oracle.tabulated import Table, table_truth, tabulate
 from accredit.planners.truth import Estimates, TruthPlanner, nexts_of, places_of
 from accredit.signals.chat_actor import ChatActor
@@ -44,6 +45,7 @@ class TruthReport:
         estimates: of Monte-Carlo truth.
         spent: continuations, environment steps and tokens, by counter.
         drift: largest difference to the recorded log-probs of choices, nats; None = none recorded.
+        explored: of exact truth, the worlds as tables (`save_tables`), to be continued without the model.
     """
 
     truth: Truth
@@ -52,6 +54,7 @@ class TruthReport:
     estimates: Estimates | None
     spent: Mapping[str, int]
     drift: float | None
+    explored: Explored | None = None
 
     def verdict(self) -> str:
         """Return whether these numbers may be called truth, in one sentence."""
@@ -183,7 +186,7 @@ def _exact(
     found = table_truth(batch, tables)
     told = {g: {"states": t.states, "nodes": t.task.n_states, "value": t.value} for g, t in tables.items()}
     rows = truth_rows(batch, found, {**about, "kind": "exact"})
-    return TruthReport(rows, "exact", told, None, {}, drift)
+    return TruthReport(rows, "exact", told, None, {}, drift, Explored(tables, {**about, "kind": "exact"}))
 
 
 def _drift(actor: Actor) -> float | None:

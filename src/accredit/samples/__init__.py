@@ -7,7 +7,16 @@ from pathlib import Path
 
 from accredit.samples.signals import SIGNALS_KEY, SIGNALS_SCHEMA, call_digests, with_signals
 
-__all__ = ["SIGNALS_KEY", "SIGNALS_SCHEMA", "call_digests", "names", "path", "truth_path", "with_signals"]
+__all__ = [
+    "SIGNALS_KEY",
+    "SIGNALS_SCHEMA",
+    "call_digests",
+    "names",
+    "path",
+    "tables_path",
+    "truth_path",
+    "with_signals",
+]
 
 
 def names() -> list[str]:
@@ -51,7 +60,27 @@ def truth_path(name: str = "textworld") -> Path | None:
         >>> truth_path("textworld").name
         'textworld-truth.parquet'
     """
-    place = files(__name__) / f"{name}-truth.parquet"
+    return _beside(f"{name}-truth.parquet")
+
+
+def tables_path(name: str = "textworld") -> Path | None:
+    """Return the path of the explored worlds of bundled rollouts, None where there is none.
+
+    They were made by ``accredit truth --tables``, with the policy that played; `oracle.player_of` goes on
+    in them without it.
+
+    Args:
+        name: of the rollouts.
+
+    Example:
+        >>> tables_path("textworld").name
+        'textworld-tables.jsonl.zst'
+    """
+    return _beside(f"{name}-tables.jsonl.zst")
+
+
+def _beside(name: str) -> Path | None:
+    place = files(__name__) / name
     if not place.is_file():
         return None
     with as_file(place) as found:

@@ -7,16 +7,18 @@ from typing import Any
 
 from accredit.errors import DataError, VersionError
 
-__all__ = ["ANNOTATION", "CREDIT", "ROLLOUTS", "TRUTH", "check_schema"]
+__all__ = ["ANNOTATION", "CREDIT", "ROLLOUTS", "TABLES", "TRUTH", "check_schema"]
 
 ROLLOUTS = "accredit.rollouts/1"
 CREDIT = "accredit.credit/1"
 TRUTH = "accredit.truth/1"
+TABLES = "accredit.tables/1"
 ANNOTATION = "accredit.annotation/1"
 _WHAT = {
     "accredit.rollouts": "rollouts: give it to `read`",
     "accredit.credit": "credit of steps: give it to `read_credit`",
     "accredit.truth": "true step values: give it to `read_truth`",
+    "accredit.tables": "worlds as tables: give it to `oracle.read_tables`",
     "accredit.annotation": "annotations of rollouts: give it to `read_annotations`",
 }
 
