@@ -217,11 +217,11 @@ def test_a_subagent_shares_no_steps_with_its_parent() -> None:
 
 def test_trees_of_a_group_are_told_apart_by_field_or_by_root() -> None:
     plain = [{"id": c, "group": "g", "steps": [{"action": c}]} for c in "abc"]
-    assert Forks(Index(Batch.from_records(plain))).tree_R.tolist() == [0, 0, 0]
+    assert tree_R(Index(Batch.from_records(plain))).tolist() == [0, 0, 0]
     told = [r | {"tree": t} for r, t in zip(plain, "xyx", strict=True)]
-    assert Forks(Index(Batch.from_records(told))).tree_R.tolist() == [0, 1, 0]
+    assert tree_R(Index(Batch.from_records(told))).tolist() == [0, 1, 0]
     linked = [plain[0], plain[1], plain[2] | {"parent": "b", "fork_step": 0}]
-    assert Forks(Index(Batch.from_records(linked))).tree_R.tolist() == [0, 1, 1]
+    assert tree_R(Index(Batch.from_records(linked))).tolist() == [0, 1, 1]
 
 
 def test_equal_steps_after_unlike_beginnings_are_other_nodes() -> None:

@@ -10,7 +10,7 @@ import pytest
 import accredit as ac
 from accredit.data import Batch
 from accredit.errors import ParamError
-from accredit.planners.asct import AsctPlanner, Work, uct_scores
+from accredit.planners.asct import AsctPlanner, Spent, Work, uct_scores
 from accredit.signals.continuation import Alone, Budget, Engine, Player, Replay
 from accredit.signals.continuation.legal import legal_actions
 from accredit.worlds import TabularWorld, make, make_policy
@@ -148,6 +148,13 @@ def test_trials_may_be_completed_by_what_the_search_has_learnt() -> None:
     assert all(sum(t["n"] for t in table.values()) == 6 for table in found.search_S)
     again = planned(2, "agent_uct", completion="work", budget=6)
     assert engine(again).drive(again).filled().search_S.tolist() == found.search_S.tolist()
+
+
+def test_utility_of_search_and_of_use_pays_for_tokens() -> None:
+    spent = Spent(trials=4, utility=2.0, tokens=1000)
+    assert 0.475 == pytest.approx(spent.search(beta=1e-4))
+    assert 0.4 == pytest.approx(spent.deployed(0.5, uses=10, beta=1e-3))
+    assert 0.0 == Spent().search()
 
 
 def test_ends_that_are_known_cost_nothing() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from accredit.data import Batch
 from accredit.errors import DataError, ParamError
 from accredit.index.core import Index, first_seen
-from accredit.index.fork_links import owner_S, tree_R
+from accredit.index.fork_links import owner_S
 from accredit.index.groups import FLAT
 from accredit.index.segments import last_of_row, segment_sum
 from accredit.typing import BoolArray, Floats, Ints
@@ -167,14 +167,6 @@ class Forks:
         order = np.argsort(self.depth_N, kind="stable")
         cuts = np.cumsum(np.bincount(self.depth_N))[:-1]
         return tuple(np.split(order, cuts))
-
-    @cached_property
-    def tree_R(self) -> Ints:
-        """Tree of each rollout ``[R]``, dense: its `tree`, else the rollout at the root of its links.
-
-        A group may hold several trees (Tree-GRPO grows two a prompt); see `tree_R`.
-        """
-        return tree_R(self.index)
 
     # -- sums and means -----------------------------------------------------------------------------
 

@@ -39,8 +39,6 @@ class StateGraph:
         group_N: group of each node.
         pinned_N: nodes with a fixed value: ends of rollouts.
         pin_N: that value; 0 where not pinned.
-        last_R: node where each rollout ends, -1 for rollouts without edges.
-        virtual_N: nodes that stand for an outcome rather than for a state.
         end_R: value of each rollout's own end (success or outcome).
 
     Example:
@@ -61,8 +59,6 @@ class StateGraph:
     group_N: Ints
     pinned_N: BoolArray
     pin_N: Floats
-    last_R: Ints
-    virtual_N: BoolArray
     end_R: Floats
 
     @classmethod
@@ -261,28 +257,6 @@ class StateGraph:
         found[self.step_E] = values_E
         return found
 
-    def coverage(self, depth: int | None = None) -> Ints:
-        """Return the number of distinct rollouts whose outcome feeds each node's value ``[N]``.
-
-        Args:
-            depth: number of backups of the visit means; None = until nothing changes; 0 = the
-                rollouts that visit the node.
-        """
-        rollout_E = self.index.rollout_S[self.step_E]
-        pairs = sparse.csr_array(
-            (np.ones(rollout_E.size), (self.src_E, rollout_E)), shape=(self.n, len(self.index.batch))
-        )
-        reach: sparse.csr_array = (pairs > 0).astype(np.float64)
-        links = sparse.csr_array((np.ones(self.src_E.size), (self.src_E, self.dst_E)), shape=(self.n, self.n))
-        before = -1
-        rounds = 0
-        while reach.nnz != before and (depth is None or rounds < depth):
-            before = reach.nnz
-            reach = ((reach + links @ reach) > 0).astype(np.float64)
-            rounds += 1
-        found: Ints = np.diff(sparse.csr_array(reach).indptr).astype(np.int64)
-        return found
-
 
 class _Build:
     """Numbers the nodes and decides where each rollout's last edge goes."""
@@ -298,7 +272,7 @@ class _Build:
         self.state_key_E = index.group_S[self.step_E] * width + codes_S[self.step_E]
         self.final_key_R = index.group_R * width + self.final_R
         self.virtual_key_R = index.group_R * width + n_codes + classes
-        self.width, self.n_codes = width, n_codes
+        self.width = width
 
     def graph(self, terminals: str, open_truncated: bool, pin: str) -> StateGraph:
         """Return the graph (see `StateGraph.of`)."""
@@ -330,8 +304,6 @@ class _Build:
             nodes // self.width,
             pinned,
             pins,
-            last_R,
-            nodes % self.width >= self.n_codes,
             self.value_R,
         )
 

@@ -67,10 +67,9 @@ from accredit.methods._params import (
     bounded,
     choice,
     flag,
-    make_params,
     mapping,
 )
-from accredit.methods._registry import Method, catalog, doc_of, get_method, method, parse_value
+from accredit.methods._registry import Method, catalog, get_method, method, parse_value
 
 __all__ = [
     "GroupParams",
@@ -89,7 +88,6 @@ __all__ = [
     "contradictions",
     "crbc",
     "dcsd",
-    "doc_of",
     "eapo",
     "empg",
     "entropy_adv",
@@ -111,7 +109,6 @@ __all__ = [
     "hgpo",
     "ibpo",
     "lambda_grpo",
-    "make_params",
     "mapping",
     "method",
     "mt_grpo",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -174,8 +173,3 @@ def catalog() -> tuple[MethodCard, ...]:
             point.load()
     cards = (m.card for m in _METHODS.values())
     return tuple(sorted(cards, key=lambda card: (card.family, card.id)))
-
-
-def doc_of(name: str) -> str:
-    """Return the docstring of a method's function."""
-    return inspect.getdoc(get_method(name)[0].function) or ""

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from accredit.errors import DataError, ParamError, suggest
-from accredit.index import GroupStats, Index, row_of
+from accredit.index import GroupStats, Index
 from accredit.index.groups import FLAT
 from accredit.typing import BoolArray, Floats, Ints
 
-__all__ = ["Spread", "Unit", "Whitening", "loss_weights", "spread_tokens", "token_mask", "whiten"]
-
-Level: TypeAlias = Literal["none", "rollout", "group", "batch"]
-Unit: TypeAlias = Literal["token", "turn", "rollout"]
+__all__ = ["Spread", "Whitening", "spread_tokens", "token_mask", "whiten"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,7 @@ def spread_tokens(index: Index, values: Floats, spread: Spread, *, per_token: bo
         per_token: whether the values belong to tokens already.
     """
     if per_token:
-        found = values * token_mask(index)
+        found = values.copy() if index.trainable_S.all() else values * token_mask(index)
     else:
         step = np.where(index.trainable_S, values, 0.0)
         if spread.how == "divide":
@@ -211,25 +208,3 @@ def whiten(values: Floats, counted: BoolArray, eps: float = 1e-8) -> Floats:
         [0.7071, -0.7071, 0.0]
     """
     return Whitening.over(values, counted).of(values, counted, eps)
-
-
-def loss_weights(index: Index, unit: Unit = "token") -> Floats:
-    """Return the weight of each token in a loss ``[T]`` that sums over the batch to 1.
-
-    Args:
-        index: of the batch.
-        unit: what counts equally: every trained ``token``, every ``turn`` (step with trained
-            tokens) or every ``rollout`` (with trained tokens).
-    """
-    mask = token_mask(index).astype(np.float64)
-    if unit == "token":
-        equal: Floats = mask / max(1.0, float(mask.sum()))
-        return equal
-    if unit not in ("turn", "rollout"):
-        raise ParamError(f"unit must be one of token, turn, rollout; got {unit!r}")
-    rows = index.batch.token_start_S1 if unit == "turn" else index.token_start_R1
-    ids = row_of(rows)
-    size = np.bincount(ids, mask, rows.size - 1)
-    share = np.divide(mask, size[ids], out=np.zeros_like(mask), where=size[ids] > 0)
-    found: Floats = share / max(1, int((size > 0).sum()))
-    return found
