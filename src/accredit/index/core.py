@@ -136,6 +136,15 @@ class Index:
         """Step of each policy token ``[T]``."""
         return row_of(self.batch.token_start_S1)
 
+    def place_of(self, s: int) -> tuple[str, int]:
+        """Return the rollout id and the 0-based position of step s."""
+        return self.batch.ids[int(self.rollout_S[s])], int(self.position_S[s])
+
+    def where(self, s: int) -> str:
+        """Return the place of step s as messages name it: ``rollout 'r17' step 3``."""
+        rollout, position = self.place_of(s)
+        return f"rollout {rollout!r} step {position}"
+
     @cached_property
     def trainable_S(self) -> BoolArray:
         """Steps whose tokens are trained: neither they nor their rollout say otherwise ``[S]``."""

@@ -79,10 +79,9 @@ class Forks:
         parent[self.node_S] = above_S
         odd = parent[self.node_S] != above_S
         if odd.any():
-            s = int(np.flatnonzero(odd)[0])
             raise DataError(
-                f"step {int(index.position_S[s])} of rollout {index.batch.ids[int(index.rollout_S[s])]!r} "
-                "stands below another step than its like in another rollout",
+                f"{index.where(int(np.flatnonzero(odd)[0]))} stands below another step than its like in "
+                "another rollout",
                 code="ACC503",
                 hint="A node of the tree has one parent: check `node`, `parent` and `fork_step`",
             )
@@ -247,10 +246,8 @@ def _by_node(index: Index) -> Ints:
     column = index.batch.column("node_S")
     lacks = ~column.mask(index.batch.n_steps)
     if lacks.any():
-        s = int(np.flatnonzero(lacks)[0])
         raise DataError(
-            f"step {int(index.position_S[s])} of rollout {index.batch.ids[int(index.rollout_S[s])]!r} "
-            "has no `node`, which other steps have",
+            f"{index.where(int(np.flatnonzero(lacks)[0]))} has no `node`, which other steps have",
             code="ACC503",
             hint="Give `node` in every step, or drop it everywhere",
         )

@@ -22,10 +22,8 @@ def step_means(index: Index, column: str, field: str) -> Floats:
     signal = index.batch.column(column)
     lacks = ~signal.mask(index.batch.n_steps) & (index.tokens_S > 0) & index.scored_R[index.rollout_S]
     if lacks.any():
-        s = int(np.flatnonzero(lacks)[0])
-        rollout = index.batch.ids[int(index.rollout_S[s])]
         raise MissingSignal(
-            f"rollout {rollout!r} step {int(index.position_S[s])} has no {field}",
+            f"{index.where(int(np.flatnonzero(lacks)[0]))} has no {field}",
             code="ACC401",
             hint=f"Give {field} at every step with tokens (from {STEP_FIELDS[field].probe})",
         )

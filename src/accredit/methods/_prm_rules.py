@@ -40,8 +40,7 @@ def explained(index: Index, values_S: Floats, terms: Terms) -> Callable[[int], E
     """Return the explainer of a step's credit from its terms."""
 
     def explain(s: int) -> Explanation:
-        r, t = int(index.rollout_S[s]), int(index.position_S[s])
-        return Explanation("prm", index.batch.ids[r], t, float(values_S[s]), terms(s))
+        return Explanation("prm", *index.place_of(s), float(values_S[s]), terms(s))
 
     return explain
 

@@ -142,11 +142,10 @@ def scores(index: Index) -> Signal:
     odd = np.flatnonzero(found.there & ((found.values < 0) | (found.values > 1)))
     if odd.size:
         s = int(odd[0])
-        r = int(index.rollout_S[s])
         raise DataError(
             f"{name[:-2]} is {found.values[s]:g}, not a probability",
             code="ACC426",
-            where=f"rollout {batch.ids[r]!r} step {int(index.position_S[s])}",
+            where=index.where(s),
             hint="Give P(step is right): (s + 1) / 2 for scores in [-1, 1]",
         )
     return found

@@ -279,7 +279,7 @@ class Scan:
         if not self.chain.credited[s]:
             notes = ("unscored or rejected: no credit",)
         value = sum(term.value for term in terms)
-        return Explanation(method, index.batch.ids[r], int(index.position_S[s]), value, terms, notes)
+        return Explanation(method, *index.place_of(s), value, terms, notes)
 
     def _terms(self, s: int, r: int) -> tuple[Term, ...]:
         gamma, carry = _at(self.gamma, s), _at(self.carry, s)

@@ -116,10 +116,8 @@ def signal_where(index: Index, field: str, where_S: BoolArray) -> Floats:
     """
     lacks = where_S & ~rescored_S(index, field)
     if lacks.any():
-        s = int(np.flatnonzero(lacks)[0])
-        rollout = index.batch.ids[int(index.rollout_S[s])]
         raise MissingSignal(
-            f"rollout {rollout!r} step {int(index.position_S[s])} has no {field}",
+            f"{index.where(int(np.flatnonzero(lacks)[0]))} has no {field}",
             code="ACC401",
             hint=f"Give {field} at every step that a teacher rescored",
         )

@@ -215,7 +215,7 @@ def credited(
             )
             for name, part in parts_S.items()
         )
-        return Explanation(id, index.batch.ids[r], int(index.position_S[s]), float(credit[s]), terms)
+        return Explanation(id, *index.place_of(s), float(credit[s]), terms)
 
     return Parts(
         credit,

@@ -166,7 +166,7 @@ def _explainer(index: Index, params: Params, shared: _Shared, values: Floats) ->
     def explain(s: int) -> Explanation:
         r = int(index.rollout_S[s])
         term = _term(index, params, shared, r, s, float(values[s]))
-        return Explanation("arpo", index.batch.ids[r], int(index.position_S[s]), term.value, (term,))
+        return Explanation("arpo", *index.place_of(s), term.value, (term,))
 
     return explain
 

@@ -94,9 +94,8 @@ def asct(index: Index, params: Params) -> Parts:
         parts["standardising"] = values - raw
 
     def explain(s: int) -> Explanation:
-        place = index.batch.ids[int(index.rollout_S[s])], int(index.position_S[s])
         if not tree.decided_S[s]:
-            return Explanation("asct", *place, 0.0, (), (tree.reason(s),))
+            return Explanation("asct", *index.place_of(s), 0.0, (), (tree.reason(s),))
         inputs = {"q": float(tree.taken_S[s]), "v": float(tree.value_S[s]), "trials": float(tree.trials_S[s])}
         text = "value {q:.6g} of the action - {v:.6g} of the actor's mix, {trials:.0f} trials".format(
             **inputs
@@ -104,7 +103,7 @@ def asct(index: Index, params: Params) -> Parts:
         terms = [Term("search", float(raw[s]), text, inputs)]
         if "standardising" in parts:
             terms.append(Term("standardising", float(parts["standardising"][s]), "over the whole batch"))
-        return Explanation("asct", *place, float(values[s]), tuple(terms))
+        return Explanation("asct", *index.place_of(s), float(values[s]), tuple(terms))
 
     return Parts(
         values,
@@ -172,13 +171,9 @@ class _Searched:
         return DataError(
             f"a search table holds {repr(got)[:60]}",
             code="ACC110",
-            where=self._place(s),
+            where=self.index.where(s),
             hint='Give {"action": {"n": trials, "mean": their mean utility, "p": chance under the actor}}',
         )
-
-    def _place(self, s: int) -> str:
-        r = int(self.index.rollout_S[s])
-        return f"rollout {self.index.batch.ids[r]!r} step {int(self.index.position_S[s])}"
 
     def _weights(self, told: Floats) -> Floats:
         """Return p over the actions that were tried ``[J]``; sums to 1 over a table with any."""
@@ -189,7 +184,7 @@ class _Searched:
             s = int(self.step_J[mixed][0])
             raise DataError(
                 "some legal actions have a chance p and others have none",
-                where=self._place(s),
+                where=self.index.where(s),
                 hint="Give p for all of them; or for none, then all weigh alike",
             )
         alike = lacks | (self.params.baseline == "uniform")
@@ -223,7 +218,7 @@ class _Searched:
             raise DataError(
                 f"{int(self.missing_S.sum())} decisions have no search, or none of the action taken",
                 code="ACC420",
-                where=self._place(int(np.flatnonzero(self.missing_S)[0])),
+                where=self.index.where(int(np.flatnonzero(self.missing_S)[0])),
                 hint="Search them (AsctPlanner), or say missing='zero'",
             )
 

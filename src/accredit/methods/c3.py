@@ -91,7 +91,7 @@ def c3(index: Index, params: Params) -> Parts:
         terms = [found.term(s, 1 - params.blend)]
         if outcome is not None:
             terms.append(rollout_term(index, "outcome", outcome, r, weight=params.blend))
-        return Explanation("c3", index.batch.ids[r], int(index.position_S[s]), float(values[s]), tuple(terms))
+        return Explanation("c3", *index.place_of(s), float(values[s]), tuple(terms))
 
     return Parts(
         values,

@@ -85,8 +85,7 @@ def c3_bucket(index: Index, params: Params) -> Parts:
 
     def explain(s: int) -> Explanation:
         term = found.term(s)
-        place = index.batch.ids[int(index.rollout_S[s])], int(index.position_S[s])
-        return Explanation("c3-bucket", *place, term.value, (term,))
+        return Explanation("c3-bucket", *index.place_of(s), term.value, (term,))
 
     return Parts(
         found.credit_S,

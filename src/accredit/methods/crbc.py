@@ -95,8 +95,7 @@ def crbc(index: Index, params: Params) -> Parts:
     def explain(s: int) -> Explanation:
         terms = [grpo_term(index, stats, s, params.grpo_weight)]
         terms.append(_step_term(graph, s, q, values, sigma, floor, params, float(parts["step"][s])))
-        rollout = index.batch.ids[int(index.rollout_S[s])]
-        return Explanation("crbc", rollout, int(index.position_S[s]), float(credit[s]), tuple(terms))
+        return Explanation("crbc", *index.place_of(s), float(credit[s]), tuple(terms))
 
     return Parts(
         credit,

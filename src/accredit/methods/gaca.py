@@ -96,10 +96,7 @@ def gaca(index: Index, params: Params) -> Parts:
         first = Term("episode", float(parts["episode"][s]), first.formula, first.inputs, first.members)
         second = visit_term(index, "step", visits, s, weight=p_weight, eps=eps, scale_G=scales[1])
         note = f"NLL {nll[s]:.4g} nats a token, surprise {surprise[s]:+.4g}, omega {omega[s]:.4g}"
-        rollout = index.batch.ids[r]
-        return Explanation(
-            "gaca", rollout, int(index.position_S[s]), float(credit[s]), (first, second), (note,)
-        )
+        return Explanation("gaca", *index.place_of(s), float(credit[s]), (first, second), (note,))
 
     return Parts(
         credit,

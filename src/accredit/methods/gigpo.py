@@ -207,7 +207,6 @@ def _explainer(
                 visit_term(index, "step", visits, s, weight=params.step_weight, eps=eps, scale_G=scale)
             )
         total = float(sum(part[s] for part in parts.values()))
-        rollout = index.batch.ids[int(index.rollout_S[s])]
-        return Explanation("gigpo", rollout, int(index.position_S[s]), total, tuple(terms))
+        return Explanation("gigpo", *index.place_of(s), total, tuple(terms))
 
     return explain

@@ -98,7 +98,6 @@ def _explainer(index: Index, stats: GroupStats, weight: float, values: Floats) -
             )
             term = Term("episode", float(values[s]), text, {"weight": weight, "score": score}, term.members)
         note = f"weight {weight:.6g} = batch size / number of non-zero scores / f_norm"
-        rollout = index.batch.ids[r]
-        return Explanation("gpg", rollout, int(index.position_S[s]), float(values[s]), (term,), (note,))
+        return Explanation("gpg", *index.place_of(s), float(values[s]), (term,), (note,))
 
     return explain

@@ -89,9 +89,8 @@ def graft(index: Index, params: Params) -> Parts:
     credit = graph.to_steps(found)
 
     def explain(s: int) -> Explanation:
-        rollout = index.batch.ids[int(index.rollout_S[s])]
         term = _term(graph, s, (td, gae), values, stats, params, float(credit[s]))
-        return Explanation("graft", rollout, int(index.position_S[s]), float(credit[s]), (term,))
+        return Explanation("graft", *index.place_of(s), float(credit[s]), (term,))
 
     return Parts(
         credit,

@@ -87,8 +87,7 @@ def graph_hca(index: Index, params: Params) -> Parts:
 
     def explain(s: int) -> Explanation:
         terms = (grpo_term(index, episode, s), _term(graph, s, phi, stats, params))
-        rollout = index.batch.ids[int(index.rollout_S[s])]
-        return Explanation("graph-hca", rollout, int(index.position_S[s]), float(credit[s]), terms)
+        return Explanation("graph-hca", *index.place_of(s), float(credit[s]), terms)
 
     return Parts(
         credit,

@@ -226,7 +226,7 @@ def _explainer(index: Index, addends: Mapping[str, _Level], params: Params, valu
     def explain(s: int) -> Explanation:
         r = int(index.rollout_S[s])
         terms = tuple(_term(index, name, level, params, r) for name, level in addends.items())
-        return Explanation("grpo", index.batch.ids[r], int(index.position_S[s]), float(values[s]), terms)
+        return Explanation("grpo", *index.place_of(s), float(values[s]), terms)
 
     return explain
 

@@ -82,7 +82,7 @@ def grpo_s(index: Index, params: Params) -> Parts:
         members = group_members(index, stats, r)
         text = f"its part of {stats.values[r]:.6g} against the group; mean entropy {entropy[r]:.4g} nats"
         terms = tuple(Term(name, float(part[r]), text, {}, members) for name, part in parts_R.items())
-        return Explanation("grpo-s", index.batch.ids[r], int(index.position_S[s]), float(values[s]), terms)
+        return Explanation("grpo-s", *index.place_of(s), float(values[s]), terms)
 
     return Parts(
         values,

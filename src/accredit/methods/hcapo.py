@@ -101,8 +101,7 @@ def hcapo(index: Index, params: Params) -> Parts:
         terms = [grpo_term(index, episode, s), Term("step", value, text, step.inputs, step.members)]
         if "clip" in parts:
             terms.append(Term("clip", float(parts["clip"][s]), f"bounded by {params.clip}"))
-        rollout = index.batch.ids[int(index.rollout_S[s])]
-        return Explanation("hcapo", rollout, int(index.position_S[s]), float(credit[s]), tuple(terms))
+        return Explanation("hcapo", *index.place_of(s), float(credit[s]), tuple(terms))
 
     return Parts(
         credit,

@@ -138,9 +138,8 @@ def hgpo(index: Index, params: Params) -> Parts:
             for level in levels
             if parts[level[0]][s] != 0
         ]
-        rollout = index.batch.ids[int(index.rollout_S[s])]
         notes = () if terms else ("no group of equal states says anything about this step",)
-        return Explanation("hgpo", rollout, int(index.position_S[s]), float(credit[s]), tuple(terms), notes)
+        return Explanation("hgpo", *index.place_of(s), float(credit[s]), tuple(terms), notes)
 
     return Parts(
         credit,

@@ -134,9 +134,7 @@ def ibpo(index: Index, params: Params) -> Parts:
                 f"share of the step that was edited {mask_S[s]:.3g}; correction score {shaped.score_R[r]:.3g}"
             )
             terms.append(Term("mask", float(steps[s] - A[r]), text))
-        return Explanation(
-            "ibpo", index.batch.ids[r], int(index.position_S[s]), float(steps[s]), tuple(terms)
-        )
+        return Explanation("ibpo", *index.place_of(s), float(steps[s]), tuple(terms))
 
     return Parts(
         values,

@@ -290,8 +290,7 @@ def _finished(
     alone: BoolArray,
 ) -> Parts:
     def explain(s: int) -> Explanation:
-        r, t = int(index.rollout_S[s]), int(index.position_S[s])
-        return Explanation("mt-grpo", index.batch.ids[r], t, float(values[s]), terms(s))
+        return Explanation("mt-grpo", *index.place_of(s), float(values[s]), terms(s))
 
     return Parts(
         values,

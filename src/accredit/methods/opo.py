@@ -98,7 +98,7 @@ def _explainer(index: Index, stats: GroupStats, values: Floats) -> Explainer:
         members = tuple(_weighed(index, member) for member in group_members(index, stats, r))
         inputs = {"score": score, "baseline": mean, "tokens": float(index.tokens_R[r])}
         term = Term("episode", float(values[s]), text, inputs, members)
-        return Explanation("opo", index.batch.ids[r], int(index.position_S[s]), term.value, (term,))
+        return Explanation("opo", *index.place_of(s), term.value, (term,))
 
     return explain
 

@@ -181,8 +181,7 @@ def _explainer(index: Index, parts: dict[str, Floats]) -> Explainer:
         terms = [Term("gap", values["gap"], f"mean of log pi_T - log pi_S over {n} tokens")]
         if values["centre"]:
             terms.append(Term("centre", values["centre"], f"minus the mean gap {-values['centre']:.6g}"))
-        rollout = index.batch.ids[int(index.rollout_S[s])]
         total = sum(term.value for term in terms)
-        return Explanation("opsd", rollout, int(index.position_S[s]), total, tuple(terms))
+        return Explanation("opsd", *index.place_of(s), total, tuple(terms))
 
     return explain

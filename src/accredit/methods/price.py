@@ -93,8 +93,7 @@ def price(index: Index, params: Params, *, state: Any = None) -> Parts:
             grpo_term(index, episode, s),
             Term("relation", float(parts["relation"][s]), text, inputs),
         )
-        rollout = index.batch.ids[int(index.rollout_S[s])]
-        return Explanation("price", rollout, int(index.position_S[s]), float(credit[s]), terms)
+        return Explanation("price", *index.place_of(s), float(credit[s]), terms)
 
     return Parts(
         credit,

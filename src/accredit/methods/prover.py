@@ -302,4 +302,4 @@ def _explained(
         )
         text = text if segment.accepted else f"change of value {segment.delta:.6g} is not credited"
         terms = (*terms, Term("segment", float(bonus_S[s]), text, inputs))
-    return Explanation("prover", index.batch.ids[r], int(index.position_S[s]), value, terms)
+    return Explanation("prover", *index.place_of(s), value, terms)

@@ -158,8 +158,7 @@ def _explainer(
     x_S = step_values(index, raw, params.step_value)
 
     def explain(s: int) -> Explanation:
-        r, t = int(index.rollout_S[s]), int(index.position_S[s])
-        name = index.batch.ids[r]
+        r, (name, t) = int(index.rollout_S[s]), index.place_of(s)
         if not scores.use[r] or not index.tokens_R[r]:
             why = "no policy tokens" if scores.use[r] else "not counted"
             return Explanation("reinforce-pp", name, t, float(steps[s]), (), (f"{why}: exactly 0",))

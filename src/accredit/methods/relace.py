@@ -106,9 +106,8 @@ def relace(index: Index, params: Params) -> Parts:
         value = float(parts["step"][s])
         cut = "; a success keeps only what is positive" if value != step.value else ""
         text = f"lift {lift[s]:.6g} nats, factor {rho[s]:.6g}, return {returns[s]:.6g}; {step.formula}{cut}"
-        rollout = index.batch.ids[int(index.rollout_S[s])]
         terms = (grpo_term(index, episode, s), Term("step", value, text, step.inputs, step.members))
-        return Explanation("relace", rollout, int(index.position_S[s]), float(credit[s]), terms)
+        return Explanation("relace", *index.place_of(s), float(credit[s]), terms)
 
     return Parts(
         credit,

@@ -125,8 +125,8 @@ def remax(index: Index, params: Params) -> Parts:
 
 def _explainer(index: Index, counted: BoolArray, own: Floats, taken: Floats) -> Explainer:
     def explain(s: int) -> Explanation:
-        r, t = int(index.rollout_S[s]), int(index.position_S[s])
-        name, reward, position = index.batch.ids[r], index.reward_S, index.position_S
+        r, (name, t) = int(index.rollout_S[s]), index.place_of(s)
+        reward, position = index.reward_S, index.position_S
         if not counted[r]:
             return Explanation("remax", name, t, 0.0, (), ("not counted: exactly 0",))
         later = range(s, int(index.batch.step_start_R1[r + 1]))

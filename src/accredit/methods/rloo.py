@@ -142,6 +142,6 @@ def _explainer(
             text = f"({text} - batch mean {batchwise.mean:.6g}) / (std + eps = {batchwise.scale:.6g})"
         members = group_members(index, stats, r)
         term = Term("episode", float(values[s]), text, inputs, members)
-        return Explanation("rloo", index.batch.ids[r], int(index.position_S[s]), term.value, (term,))
+        return Explanation("rloo", *index.place_of(s), term.value, (term,))
 
     return explain

@@ -97,8 +97,7 @@ def scad(index: Index, params: Params) -> Parts:
         if worker[s]:
             text_ = "mean over its tokens of the clipped log-ratio of teacher and student"
             terms.append(Term("teacher", float(mean_signal[s]), text_))
-        rollout = index.batch.ids[int(index.rollout_S[s])]
-        return Explanation("scad", rollout, int(index.position_S[s]), float(steps[s]), tuple(terms))
+        return Explanation("scad", *index.place_of(s), float(steps[s]), tuple(terms))
 
     return Parts(
         sum(parts.values(), np.zeros(step_T.size)),

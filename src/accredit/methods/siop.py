@@ -178,8 +178,7 @@ def _broadcast(
         r = int(index.rollout_S[s])
         eps, scale = (params.eps, stats.std()) if params.norm_by_std else (None, None)
         term = rollout_term(index, params.variant, stats, r, eps=eps, scale_G=scale)
-        place = index.batch.ids[r], int(index.position_S[s])
-        return Explanation("siop", *place, float(values[s]), (term,))
+        return Explanation("siop", *index.place_of(s), float(values[s]), (term,))
 
     return Parts(values, parts={params.variant: values}, fallbacks=fallbacks, extras=extras, explain=explain)
 
@@ -215,8 +214,7 @@ def _by_turn(
             inputs = {"reward": float(own[s]), "q": float(extras["q"][r]), "std": float(std[group])}
             note = f"{name} {own[s]:.6g} at this turn; {text}"
             terms.append(Term(name, float(parts[name][s]), note, inputs))
-        place = index.batch.ids[r], int(index.position_S[s])
-        return Explanation("siop", *place, float(values[s]), tuple(terms))
+        return Explanation("siop", *index.place_of(s), float(values[s]), tuple(terms))
 
     told = rewards.rewarded & (index.steps_R > 1)
     return Parts(

@@ -240,9 +240,8 @@ def _explainer(
                 f"mean of what the token factors add over {index.tokens_S[s]} tokens",
             ),
         )
-        rollout = index.batch.ids[int(index.rollout_S[s])]
         total = sum(term.value for term in terms)
-        return Explanation("uniopsd", rollout, int(index.position_S[s]), total, terms)
+        return Explanation("uniopsd", *index.place_of(s), total, terms)
 
     return explain
 

@@ -90,7 +90,7 @@ def vineppo(index: Index, params: Params) -> Parts:
 
     def explain(s: int) -> Explanation:
         r = int(index.rollout_S[s])
-        place = index.batch.ids[r], int(index.position_S[s])
+        place = index.place_of(s)
         if not vine.credited_R[r]:
             return Explanation("vineppo", *place, 0.0, (), ("unscored or rejected: no credit",))
         inputs = {"r": reward[s], "next": vine.after_S[s], "value": vine.value_S[s]}
@@ -179,8 +179,7 @@ class _Vine:
             raise DataError(
                 f"{int(gaps.sum())} states have no outcome of a continuation",
                 code="ACC420",
-                where=f"rollout {self.index.batch.ids[int(self.index.rollout_S[s])]!r} "
-                f"step {int(self.index.position_S[s])}",
+                where=self.index.where(s),
                 hint="Give `continuations`, or say missing='fill'",
             )
         there = self.there_S
