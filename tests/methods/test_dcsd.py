@@ -76,13 +76,23 @@ def test_gains_are_differences_of_volumes(rows: np.ndarray, beta: float) -> None
     assert got.sum() == pytest.approx(volume(rows, beta), rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize(("n", "d"), [(200, 3), (150, 70), (130, 200)])
+@pytest.mark.parametrize(("n", "d"), [(200, 3), (2100, 8), (200, 9), (150, 70), (130, 200)])
 def test_gains_of_long_responses_are_differences_of_volumes(n: int, d: int) -> None:
     rows = np.random.default_rng(0).normal(size=(n, d))
     got = logdet_gains(rows, 0.1)
-    for i in range(0, n, 13):
+    for i in {*range(0, n, n // 11), n - 1}:
         wanted = volume(rows[: i + 1], 0.1) - volume(rows[:i], 0.1)
         assert wanted == pytest.approx(got[i], rel=1e-7, abs=1e-9)
+
+
+def test_gains_beside_a_huge_row_are_finite_and_of_the_right_size() -> None:
+    """The identity is lost in 1e18; what it leaves is 0 or more, never NaN."""
+    rows = np.array([[1.0, 0.0], [1e9, 1e9], [1.0, -1.0], [0.0, 0.0]])
+    gain = logdet_gains(rows, 1.0)
+    assert pytest.approx([0.5 * np.log(2), 0.5 * np.log1p(1.5e18)]) == gain[:2].tolist()
+    assert np.isfinite(gain).all()
+    assert (gain >= 0).all()
+    assert 0.0 == gain[3]
 
 
 @given(clouds, st.floats(0.01, 10))

@@ -101,9 +101,12 @@ def batches(draw: st.DrawFn) -> list[dict[str, Any]]:
     return [*found, *(extra | {"id": name, "group": "other"} for name in ("x", "y"))]
 
 
-@given(batches(), st.sampled_from([0.0, 0.01, 1.0]))
-def test_equals_plain_loops(records: list[dict[str, Any]], lam: float) -> None:
-    credit = run(records, lam=lam)
+@given(batches(), st.sampled_from([0.0, 0.01, 1.0]), st.sampled_from([1, 6, 4096]))
+def test_equals_plain_loops(records: list[dict[str, Any]], lam: float, piece: int) -> None:
+    """Populations one by one, or several at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("accredit.methods.scapo._PIECE", piece)
+        credit = run(records, lam=lam)
     wanted = oracle(records)
     base = ac.assign(records, "dr-grpo").tokens_by_rollout()
     for r, row in enumerate(records):

@@ -110,7 +110,7 @@ def _preview(batch: Batch, names: Sequence[str], s: int) -> str:
     """Return the first of the columns that has this step, shortened."""
     for name in names:
         column = batch.columns.get(name)
-        if column is None or not column.mask(batch.n_steps)[s]:
+        if column is None or not column.given(s):
             continue
         word = column.values[s] if column.words is None else column.words[int(column.values[s])]
         text = " ".join(str(word)[: 4 * PREVIEW].split())

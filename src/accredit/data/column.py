@@ -67,6 +67,10 @@ class Column:
         """Return the validity mask, all True where none is stored."""
         return np.ones(size, bool) if self.valid is None else self.valid
 
+    def given(self, where: int | slice) -> bool:
+        """Return whether value ``where`` is there; of a slice, whether all are."""
+        return self.valid is None or bool(self.valid[where].all())
+
     def decoded(self) -> Array:
         """Return the values with words in place of codes (object array), numbers as they are."""
         if self.words is None:

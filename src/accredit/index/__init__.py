@@ -7,7 +7,16 @@ from accredit.index.forks import Forks
 from accredit.index.graph import StateGraph
 from accredit.index.groups import GroupStats, flat_groups
 from accredit.index.rewards import carrier_S, has_score_R, token_returns, token_rewards
-from accredit.index.segments import discounted_sum, last_of_row, row_of, segment_sum, shifted
+from accredit.index.segments import (
+    discounted_sum,
+    last_of_row,
+    row_any,
+    row_of,
+    row_sum,
+    segment_extremes,
+    segment_sum,
+    shifted,
+)
 from accredit.index.states import NORMALISERS, Key, key_column, similar_clusters, state_codes, word_keys
 from accredit.index.turns import step_entropy
 
@@ -32,7 +41,10 @@ __all__ = [
     "owner_S",
     "rollout_term",
     "root_R",
+    "row_any",
     "row_of",
+    "row_sum",
+    "segment_extremes",
     "segment_sum",
     "shifted",
     "similar_clusters",

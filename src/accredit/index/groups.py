@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from accredit.index.segments import segment_sum
+from accredit.index.segments import segment_extremes, segment_sum
 from accredit.typing import Array, BoolArray, Floats, Ints
 
 __all__ = ["FLAT", "GroupStats", "flat_groups"]
@@ -27,11 +27,9 @@ def flat_groups(values: Array, ids: Ints, n: int, counted: BoolArray | None = No
         n: number of groups.
         counted: values that belong to the statistics; None = all.
     """
-    low, high = np.full(n, np.inf), np.full(n, -np.inf)
     if counted is not None and not counted.all():
         ids, values = ids[counted], values[counted]
-    np.minimum.at(low, ids, values)
-    np.maximum.at(high, ids, values)
+    low, high = segment_extremes(values, ids, n)
     size = np.maximum(np.abs(low), np.abs(high))
     with np.errstate(invalid="ignore", over="ignore"):  # an infinite spread is a spread
         flat: BoolArray = ~(high - low > FLAT * np.maximum(1.0, size))
@@ -108,7 +106,8 @@ class GroupStats:
     @cached_property
     def centred(self) -> Floats:
         """Counted values minus their group's mean ``[m]``: exactly 0 in a tie, 0 if not counted."""
-        found = self.values - self.mean[self.ids]
+        found = self.mean[self.ids]
+        np.subtract(self.values, found, out=found)
         if self.flat.any():
             found[self.flat[self.ids]] = 0.0
         if not self.whole:
@@ -153,10 +152,9 @@ def _units(deviation: Floats, ids: Ints, n: int) -> Floats | None:
 
     Powers of two change no digit; other groups have the unit 1.
     """
-    if not np.abs(deviation).max(initial=0.0) > _LARGE:
+    if not max(deviation.max(initial=0.0), -deviation.min(initial=0.0)) > _LARGE:
         return None
-    top = np.ones(n)
-    np.maximum.at(top, ids, np.abs(deviation))
+    top = np.maximum(segment_extremes(np.abs(deviation), ids, n)[1], 1.0)
     return np.where(top > _LARGE, np.ldexp(1.0, np.frexp(top)[1] - 1), 1.0)
 
 

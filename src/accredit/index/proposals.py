@@ -118,7 +118,7 @@ def proposals_of(index: Index, r: int) -> list[dict[str, Any]]:
         DataError: if it is something else.
     """
     column = index.batch.column("proposal_R")
-    if not column.mask(len(index.batch))[r]:
+    if not column.given(r):
         return []
     told = column.item(r)
     found = told if isinstance(told, list) else [told]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from accredit.errors import DataError, ParamError
-from accredit.index import discounted_sum, row_of
+from accredit.index import discounted_sum, row_of, segment_extremes
 from accredit.typing import Array, Floats, Ints
 
 __all__ = ["proximal_entropy"]
@@ -54,9 +54,7 @@ def proximal_entropy(
         return np.ones(x.size)
     start_R1 = np.array([0, x.size]) if start is None else start
     row = row_of(start_R1)
-    top, low = np.full(start_R1.size - 1, -np.inf), np.full(start_R1.size - 1, np.inf)
-    np.maximum.at(top, row, x)
-    np.minimum.at(low, row, x)
+    low, top = segment_extremes(x, row, start_R1.size - 1)
     wide = top - low > _SPREAD * temperature
     if not wide.any():
         return _by_running_sums(x, start_R1, top, half, temperature)

@@ -90,13 +90,13 @@ class _Texts:
         """Return the sequence of a rollout; None where a part of it is not recorded."""
         index = self._index
         column = index.batch.columns.get("token_T" if unit is Unit.TOKEN else "action_S")
-        steps = slice(*index.batch.step_start_R1[r : r + 2])
-        if column is None or not column.mask(index.batch.n_steps)[steps].all():
+        steps = slice(*index.batch.step_start_R1[r : r + 2].tolist())
+        if column is None or not column.given(steps):
             return None
         if unit is Unit.TOKEN:
             found: list[Hashable] = column.values[slice(*index.token_start_R1[r : r + 2])].tolist()
             return found or None
-        return [str(action) for action in column.decoded()[steps]]
+        return [str(column.item(s)) for s in range(steps.start, steps.stop)]
 
 
 def _nearest(
@@ -168,7 +168,7 @@ def _sequence(index: Index, r: int, told: Any, unit: Unit) -> list[Hashable]:
 
 def _listed(index: Index, r: int) -> list[dict[str, Any]]:
     column = index.batch.column("revision_R")
-    if not column.mask(len(index.batch))[r]:
+    if not column.given(r):
         return []
     told = column.item(r)
     found = told if isinstance(told, list) else [told]

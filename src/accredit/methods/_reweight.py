@@ -14,7 +14,7 @@ import numpy as np
 from accredit.data import Explanation, Finding, Parts, Term
 from accredit.data.vocabulary import column_of
 from accredit.errors import MissingSignal, ParamError
-from accredit.index import Index, segment_sum
+from accredit.index import Index, row_any, row_sum
 from accredit.methods._registry import get_method
 from accredit.spread import token_mask
 from accredit.typing import Array, BoolArray, Floats, Ints
@@ -171,7 +171,7 @@ def step_mean(index: Index, values: Floats, empty: Floats | float = 0.0) -> Floa
         values: ``[T]``.
         empty: what a step without tokens gets, ``[S]`` or one number.
     """
-    total = segment_sum(values, index.step_T, index.batch.n_steps)
+    total = row_sum(values, index.batch.token_start_S1)
     return np.where(index.tokens_S > 0, total / np.maximum(index.tokens_S, 1), empty)
 
 
@@ -219,7 +219,7 @@ def reweighted(
     """
     change = values - base.tokens
     steps = step_mean(index, values, base.steps)
-    moved = segment_sum(change != 0, index.step_T, index.batch.n_steps) > 0
+    moved = row_any(change != 0, index.batch.token_start_S1)
     told = base.parts.informed_S
 
     def explain(s: int) -> Explanation:

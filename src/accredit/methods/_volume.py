@@ -17,6 +17,8 @@ SNAP = 8  # tokens within which a line or sentence end is preferred
 PERCENTILE = 85.0  # of the change, above which a place is a boundary
 _EPS = 1e-8
 _BLOCK = 64  # rows at least that are taken at once
+_NARROW = 8  # dimensions up to which every row's matrix is kept: rows are worked on side by side
+_PIECE = 2048  # rows of these that are taken at once
 
 
 def logdet_gains(hidden: Floats, beta: float) -> Floats:
@@ -24,7 +26,8 @@ def logdet_gains(hidden: Floats, beta: float) -> Floats:
 
     Row i adds ``0.5 log(1 + beta h^T B^-1 h)``, B the matrix of the rows before it: the logarithms of
     the diagonal of one Cholesky factor.  Rows are taken in blocks of d (at least 64), so that no
-    matrix is larger; where n <= d the only block is the n x n Gram matrix (Sylvester).
+    matrix is larger; where n <= d the only block is the n x n Gram matrix (Sylvester).  Up to d = 8 the
+    B of all rows are running sums, eliminated side by side.
 
     Args:
         hidden: ``[n, d]``, float64.
@@ -34,9 +37,11 @@ def logdet_gains(hidden: Floats, beta: float) -> Floats:
         >>> logdet_gains(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), 1.0).round(4).tolist()
         [0.3466, 0.2027, 0.3466]
     """
+    n, d = hidden.shape
+    if d <= _NARROW:
+        return _narrow_gains(hidden, beta)
     from scipy.linalg import cho_factor, cho_solve  # importing it costs more than most methods
 
-    n, d = hidden.shape
     gains = np.zeros(n)
     before: Floats | None = None
     block = max(_BLOCK, d)
@@ -49,6 +54,39 @@ def logdet_gains(hidden: Floats, beta: float) -> Floats:
         if a + block < n:
             before = (np.eye(d) if before is None else before) + beta * (rows.T @ rows)
     return np.maximum(gains, 0.0)
+
+
+def _narrow_gains(hidden: Floats, beta: float) -> Floats:
+    """Return the same by elimination of each row's own matrix, a vector operation over the rows."""
+    n, d = hidden.shape
+    gains = np.empty(n)
+    before = np.eye(d)
+    for a in range(0, n, _PIECE):
+        h = np.multiply(hidden[a : a + _PIECE].T, np.sqrt(beta), order="C")  # [d, m]
+        sums = np.empty((d, d, h.shape[1] + 1))  # B before each row and after the last: below the diagonal
+        sums[:, :, 0] = before
+        for i in range(d):
+            np.multiply(h[: i + 1], h[i], out=sums[i, : i + 1, 1:])
+            np.cumsum(sums[i, : i + 1], axis=1, out=sums[i, : i + 1])
+        before = sums[:, :, -1].copy()
+        gains[a : a + _PIECE] = 0.5 * np.log1p(_quadratic(sums[:, :, :-1], h))
+    return gains
+
+
+def _quadratic(matrix: Floats, h: Floats) -> Floats:
+    """Return ``h^T B^-1 h`` of each column of h ``[d, m]`` and its B ``[d, d, m]``; both are overwritten.
+
+    B is read below its diagonal alone; it is the identity and more, so that no pivot is below 1.
+    """
+    found = np.zeros(h.shape[1])
+    for j in range(len(h)):
+        pivot = np.maximum(matrix[j, j], 1.0)
+        share = h[j] / pivot
+        found += share * h[j]
+        for i in range(j + 1, len(h)):
+            matrix[i, j + 1 : i + 1] -= matrix[i, j] / pivot * matrix[j + 1 : i + 1, j]
+            h[i] -= share * matrix[i, j]
+    return found
 
 
 def projected(hidden: Floats, width: int | None) -> Floats:

@@ -14,10 +14,10 @@ import numpy as np
 
 from accredit.data import Parts
 from accredit.errors import DataError, MissingSignal
-from accredit.index import Index, segment_sum
+from accredit.index import Index, row_sum
 from accredit.methods._params import bounded, choice
 from accredit.methods._registry import method
-from accredit.methods._reweight import base_credit, column_T, reweighted, rollout_T
+from accredit.methods._reweight import base_credit, column_T, reweighted
 from accredit.methods._volume import boundaries, logdet_gains, projected
 from accredit.typing import Array, BoolArray, Floats, Ints
 
@@ -46,19 +46,27 @@ class Params:
 
 
 class _Segments(NamedTuple):
-    """Steps as the method sees them: their tokens, rollouts, and boundaries for the readout.
+    """Steps with tokens as the method sees them: which these are, rollouts, boundaries for the readout.
 
     Args:
-        of_T: segment of each policy token ``[T]``; only segments with tokens are numbered.
+        start_N1: offsets of their tokens.
         rollout_N: rollout of each segment ``[N]``.
         place_N: number of each segment among all of its rollout, empty ones included ``[N]``.
         count_R: segments of each rollout, empty ones included ``[R]``.
     """
 
-    of_T: Ints
+    start_N1: Ints
     rollout_N: Ints
     place_N: Ints
     count_R: Ints
+
+    def each(self, values_N: Array) -> Array:
+        """Return a number of each segment for each of its tokens ``[T]``."""
+        return np.repeat(values_N, np.diff(self.start_N1))
+
+    def of(self, token: int) -> int:
+        """Return the segment of a token."""
+        return int(np.searchsorted(self.start_N1, token, side="right")) - 1
 
 
 @method(
@@ -113,22 +121,22 @@ def dcsd(index: Index, params: Params, *, base: str | None = None) -> Parts:
     under = base_credit(index, base)
     hidden = column_T(index, "hidden")
     gain, segments = _measured(index, hidden, params)
-    n = segments.rollout_N.size
-    of_T, of_N = segments.of_T, segments.rollout_N
-    outcome_R = segment_sum(under.tokens, rollout_T(index), len(index.batch)) / np.maximum(index.tokens_R, 1)
-    alpha = _relative(segment_sum(gain, of_T, n), of_N, len(index.batch))
+    of_N = segments.rollout_N
+    outcome_R = row_sum(under.tokens, index.token_start_R1) / np.maximum(index.tokens_R, 1)
+    alpha = _relative(row_sum(gain, segments.start_N1), of_N, len(index.batch))
     sigma, unclear = _direction(index, segments, outcome_R, params)
-    share, untaught = _shares(index, of_T, sigma, params.eps_w)
+    share, untaught = _shares(index, segments, sigma, params.eps_w)
     spoken_R = np.bincount(of_N, minlength=len(index.batch))
     kappa_R = index.tokens_R / np.maximum(spoken_R, 1)
-    values = (sigma * kappa_R[of_N] * np.abs(outcome_R[of_N]) * alpha)[of_T] * share
+    values = segments.each(sigma * kappa_R[of_N] * np.abs(outcome_R[of_N]) * alpha)
+    values *= share
 
     def text(s: int) -> str:
         first = index.batch.token_start_S1[s]
         if not index.tokens_S[s]:
             return "no policy token"
-        k, r = int(of_T[first]), int(index.rollout_S[s])
-        more = int(of_T[index.batch.token_start_S1[s + 1] - 1]) - k
+        k, r = segments.of(first), int(index.rollout_S[s])
+        more = segments.of(index.batch.token_start_S1[s + 1] - 1) - k
         return (  # the term is this less the base
             f"sigma {sigma[k]:+.0f} x kappa {kappa_R[r]:.6g} x |A_tau| {abs(outcome_R[r]):.6g} x alpha "
             f"{alpha[k]:.6g}, shared by its tokens{f'; {more} more steps in it' if more else ''}"
@@ -143,9 +151,9 @@ def dcsd(index: Index, params: Params, *, base: str | None = None) -> Parts:
         text=text,
         fallbacks={"unclear_margin": unclear, "no_teacher": untaught},
         extras={
-            "segment": segments.place_N[of_T],
-            "sigma": sigma[of_T],
-            "alpha": alpha[of_T],
+            "segment": segments.each(segments.place_N),
+            "sigma": segments.each(sigma),
+            "alpha": segments.each(alpha),
             "share": share,
             "gain": gain,
         },
@@ -155,25 +163,29 @@ def dcsd(index: Index, params: Params, *, base: str | None = None) -> Parts:
 def _measured(index: Index, hidden: Array, params: Params) -> tuple[Floats, _Segments]:
     """Return what each token adds to the volume ``[T]``, and the steps."""
     gain = np.zeros(index.batch.n_tokens)
-    own = index.position_S[index.step_T]
-    count = index.steps_R.copy()
+    new = np.zeros(index.batch.n_tokens, bool)  # first tokens of segments
+    new[index.batch.token_start_S1[:-1][index.tokens_S > 0]] = True
+    count, induced = index.steps_R.copy(), np.zeros(len(index.batch), bool)
     ends = _ends(index)
     for r in np.flatnonzero(index.tokens_R).tolist():
         at = slice(int(index.token_start_R1[r]), int(index.token_start_R1[r + 1]))
         rows = np.asarray(hidden[at], np.float64)
-        size = float(np.square(rows).sum(axis=1).mean())
+        size = float(np.einsum("ij,ij->", rows, rows)) / len(rows)
         if not math.isfinite(size):
             raise DataError(f"rollout {index.batch.ids[r]!r} has hidden states that are not finite")
         if size > 0:
             gain[at] = logdet_gains(projected(rows, params.project), params.beta or 1.0 / size)
         if params.partition == "induced" or (params.partition == "auto" and index.steps_R[r] == 1):
             cuts = boundaries(rows, None if ends is None else ends[at])
-            own[at] = np.searchsorted(cuts, np.arange(len(rows)), side="right")
-            count[r] = cuts.size + 1
-    rollouts = rollout_T(index)
-    new = np.ones(own.size, bool)
-    new[1:] = (own[1:] != own[:-1]) | (rollouts[1:] != rollouts[:-1])
-    return gain, _Segments(np.cumsum(new) - 1, rollouts[new], own[new], count)
+            new[at] = False
+            new[at.start + np.concatenate([[0], cuts])] = True
+            count[r], induced[r] = cuts.size + 1, True
+    first = np.flatnonzero(new)
+    rollout_N = np.searchsorted(index.token_start_R1, first, side="right") - 1
+    own = index.position_S[np.searchsorted(index.batch.token_start_S1, first, side="right") - 1]
+    nth = np.arange(first.size) - np.searchsorted(first, index.token_start_R1)[rollout_N]
+    place = np.where(induced[rollout_N], nth, own)
+    return gain, _Segments(np.append(first, new.size), rollout_N, place, count)
 
 
 def _ends(index: Index) -> BoolArray | None:
@@ -215,7 +227,7 @@ def _margins(index: Index, r: int, steps: int) -> Floats:
     """Return the margin of the gold answer at each boundary ``[steps + 1]``; NaN where there is none."""
     column = index.batch.columns.get("candidate_logprobs_R")
     name = index.batch.ids[r]
-    if column is None or not column.mask(len(index.batch))[r]:
+    if column is None or not column.given(r):
         raise MissingSignal(
             f"rollout {name!r} has no candidate_logprobs: log-probs of the gold answer and its competitors",
             code="ACC401",
@@ -243,17 +255,20 @@ def _margin(row: list[float | None]) -> float:
     return gold - top - math.log(sum(math.exp(x - top) for x in others))
 
 
-def _shares(index: Index, of_T: Ints, sigma: Floats, eps_w: float) -> tuple[Floats, int]:
+def _shares(index: Index, segments: _Segments, sigma: Floats, eps_w: float) -> tuple[Floats, int]:
     """Return each token's share of its step ``[T]``, and how many steps have no privileged score."""
-    delta, known = np.zeros(of_T.size), np.ones(index.batch.n_steps, bool)
     columns = [index.batch.columns.get(name) for name in ("logprobs_teacher_T", "logprob_T")]
-    for column, sign in zip(columns, (1.0, -1.0), strict=True):
-        if column is None:
-            known[:] = False
-            continue
-        known &= column.mask(index.batch.n_steps)
-        delta += sign * column.values
-    delta[~np.repeat(known, index.tokens_S)] = 0.0
-    weight = np.exp(np.clip(sigma[of_T] * delta, math.log1p(-eps_w), math.log1p(eps_w)))
-    total = segment_sum(weight, of_T, sigma.size)
-    return weight / total[of_T], int((~known & (index.tokens_S > 0)).sum())
+    known = np.ones(index.batch.n_steps, bool)
+    for column in columns:
+        known &= column is not None and column.mask(index.batch.n_steps)
+    untaught = int((~known & (index.tokens_S > 0)).sum())
+    if not known.any():
+        return segments.each(1.0 / np.diff(segments.start_N1)), untaught
+    teacher, own = (column.values for column in columns if column is not None)
+    weight = np.subtract(teacher, own, dtype=np.float64)
+    weight[~np.repeat(known, index.tokens_S)] = 0.0
+    weight *= segments.each(sigma)
+    np.clip(weight, math.log1p(-eps_w), math.log1p(eps_w), out=weight)
+    np.exp(weight, out=weight)
+    weight /= segments.each(row_sum(weight, segments.start_N1))
+    return weight, untaught

@@ -12,7 +12,7 @@ import numpy as np
 
 from accredit.data import Parts
 from accredit.errors import ParamError
-from accredit.index import Index
+from accredit.index import Index, segment_extremes
 from accredit.methods._params import bounded, choice
 from accredit.methods._populations import Pools, mean_one
 from accredit.methods._registry import get_method, method
@@ -132,9 +132,7 @@ def _height(index: Index, entropy: Floats, counted: BoolArray, params: Params) -
 
 def _exponential(power: Floats, ids: Ints, n: int) -> Floats:
     """Return exp of powers minus the largest of their row: a factor that the mean takes out again."""
-    top = np.full(n, -np.inf)
-    np.maximum.at(top, ids, power)
-    power -= top[ids]
+    power -= segment_extremes(power, ids, n)[1][ids]
     return np.exp(power, out=power)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accredit.data import Explanation, Finding, Parts, Term
-from accredit.index import GroupStats, Index, segment_sum
+from accredit.index import GroupStats, Index, row_any, segment_sum
 from accredit.methods._params import bounded
 from accredit.methods._registry import method
 from accredit.methods._reweight import counted_T, rollout_T, signal_T, step_mean, step_value
@@ -98,7 +98,7 @@ def gtpo(index: Index, params: Params) -> Parts:
         values,
         parts=parts,
         steps=steps,
-        informed_S=segment_sum(values != 0, index.step_T, index.batch.n_steps) > 0,
+        informed_S=row_any(values != 0, index.batch.token_start_S1),
         findings=_pushed_down(values, won, counted),
         extras={"shaped": shaped, "position": place},
         explain=explain,

@@ -29,7 +29,7 @@ from accredit.typing import Array, BoolArray, Floats, Ints
 
 __all__ = ["scapo"]
 
-_PIECE = 1 << 15  # tokens that are worked on at once
+_PIECE = 1 << 12  # tokens of small populations that are worked on at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,22 +172,59 @@ class _Alteration(NamedTuple):
         return cls(column.values, some[index.group_R])
 
 
+class _Runs(NamedTuple):
+    """Populations that follow each other: first token and size of each, and the one of each token.
+
+    ``of`` is None where there is one: its numbers then go with any token as they are.
+    """
+
+    first: Ints
+    size: Ints
+    of: Ints | None
+
+    @classmethod
+    def along(cls, codes: Ints, sizes: Ints) -> _Runs:
+        """Return the runs of equal codes among rollouts of so many tokens."""
+        codes, sizes = codes[sizes > 0], sizes[sizes > 0]
+        heads = np.flatnonzero(np.diff(codes, prepend=-1))
+        first = (np.cumsum(sizes) - sizes)[heads]
+        size = np.diff(first, append=sizes.sum())
+        return cls(first, size, None if size.size == 1 else np.repeat(np.arange(size.size), size))
+
+    def sum(self, values: Floats) -> Floats:
+        """Return the sum of each run."""
+        return values.sum(keepdims=True) if self.of is None else segment_sum(values, self.of, self.size.size)
+
+    def over(self, numbers: Floats) -> Floats:
+        """Return a number of each run for each of its tokens."""
+        return numbers if self.of is None else np.repeat(numbers, self.size)
+
+
 class _Block(NamedTuple):
-    """Some populations: which tokens, and the population and rollout of each, populations in order."""
+    """Whole populations: which tokens; and their rollouts, populations in order.
+
+    Args:
+        tokens: of the batch.
+        rows: rollouts.
+        sizes: tokens of each rollout among ``tokens``.
+        codes: population of each rollout.
+    """
 
     tokens: slice | Ints
-    ids: Ints
-    rollouts: Ints
+    rows: Ints
+    sizes: Ints
+    codes: Ints
 
     def only(self, keep_T: BoolArray) -> _Block:
         """Return the block without the tokens that do not count."""
         tokens = np.arange(keep_T.size)[self.tokens]
         keep = keep_T[tokens]
-        return _Block(tokens[keep], self.ids[keep], self.rollouts[keep])
+        row = np.repeat(np.arange(self.rows.size), self.sizes)[keep]
+        return self._replace(tokens=tokens[keep], sizes=np.bincount(row, minlength=self.rows.size))
 
 
 def _blocks(index: Index, population: str) -> Iterator[_Block]:
-    """Yield the tokens of whole populations, as many at a time as stay in the cache."""
+    """Yield the tokens of whole populations: a large one alone, small ones together."""
     codes = {
         "group": index.group_R,
         "rollout": np.arange(len(index.batch)),
@@ -206,43 +243,51 @@ def _blocks(index: Index, population: str) -> Iterator[_Block]:
             tokens: slice | Ints = slice(int(first[0]), int(index.token_start_R1[rows[-1] + 1]))
         else:
             tokens = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        yield _Block(tokens, np.repeat(codes[rows], counts), np.repeat(rows, counts))
+        yield _Block(tokens, rows, counts, codes[rows])
         a, done = b, done + int(counts.sum())
 
 
 def _stability(plain: Floats, altered: list[_Alteration], block: _Block, eps: float) -> tuple[Floats, Floats]:
     """Return u and the mean drift of a block's tokens."""
-    size = block.ids.size
-    total, drift, given = np.zeros(size), np.zeros(size), np.zeros(size)
-    own = plain[block.tokens]
+    runs, own = _Runs.along(block.codes, block.sizes), plain[block.tokens]
+    total, drift, given = np.zeros(own.size), np.zeros(own.size), np.zeros(block.rows.size)
     for each in altered:
-        there = each.given_R[block.rollouts]
+        there = each.given_R[block.rows]
         if not there.any():
             continue
-        d = 2.0 * np.tanh(0.5 * np.abs(own - each.logprobs[block.tokens]))
+        d = _drift(own, each.logprobs[block.tokens])
         if there.all():
-            total -= _zscore(d, block.ids, eps)
+            total -= _zscore(d, runs, eps)
             drift += d
         else:
-            total[there] -= _zscore(d[there], block.ids[there], eps)
-            drift[there] += d[there]
+            inside = np.repeat(there, block.sizes)
+            some = _Runs.along(block.codes, np.where(there, block.sizes, 0))
+            total[inside] -= _zscore(d[inside], some, eps)
+            drift[inside] += d[inside]
         given += there
-    np.maximum(given, 1.0, out=given)
-    return _zscore(total / given, block.ids, eps), drift / given
+    many = np.repeat(np.maximum(given, 1.0), block.sizes)
+    return _zscore(total / many, runs, eps), drift / many
 
 
-def _zscore(values: Floats, ids: Ints, eps: float) -> Floats:
-    """Return values standardised in runs of equal ids, by population deviation; 0 where they tie."""
+def _drift(own: Floats, other: Array) -> Floats:
+    """Return ``2 tanh(|log p0 - log pk| / 2)``."""
+    found = own - other
+    np.abs(found, out=found)
+    found *= 0.5
+    np.tanh(found, out=found)
+    found *= 2.0
+    return found
+
+
+def _zscore(values: Floats, runs: _Runs, eps: float) -> Floats:
+    """Return values standardised in each run, by population deviation; 0 where they tie."""
     if not values.size:
         return values
-    new = np.flatnonzero(np.diff(ids, prepend=ids[0] - 1))
-    sizes = np.diff(new, append=ids.size)
-    run = np.repeat(np.arange(new.size), sizes)
-    high, low = np.maximum.reduceat(values, new), np.minimum.reduceat(values, new)
+    high, low = np.maximum.reduceat(values, runs.first), np.minimum.reduceat(values, runs.first)
     flat = high - low <= FLAT * np.maximum(1.0, np.maximum(np.abs(high), np.abs(low)))
-    centred = values - np.repeat(segment_sum(values, run, new.size) / sizes, sizes)
-    scale = np.sqrt(segment_sum(centred * centred, run, new.size) / sizes) + eps
-    centred *= np.repeat(np.divide(1.0, scale, out=np.zeros_like(scale), where=~flat & (scale > 0)), sizes)
+    centred = values - runs.over(runs.sum(values) / runs.size)
+    scale = np.sqrt(runs.sum(centred * centred) / runs.size) + eps
+    centred *= runs.over(np.divide(1.0, scale, out=np.zeros_like(scale), where=~flat & (scale > 0)))
     return centred
 
 

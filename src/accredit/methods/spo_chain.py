@@ -15,10 +15,10 @@ import numpy as np
 
 from accredit.data import Column, Explanation, Parts, Term
 from accredit.errors import DataError
-from accredit.index import Index
+from accredit.index import Index, row_any
 from accredit.methods._params import bounded, choice
 from accredit.methods._registry import method
-from accredit.methods._reweight import rollout_T, signal_T, step_mean
+from accredit.methods._reweight import signal_T, step_mean
 from accredit.typing import BoolArray, Floats, Ints
 
 __all__ = ["spo_chain"]
@@ -98,7 +98,7 @@ def spo_chain(index: Index, params: Params) -> Parts:
     plain, known = _advantages(index, cuts, counted)
     values = np.where(np.exp(signal_T(index, "logprobs")) > params.prob_mask, 0.0, plain)
     steps = step_mean(index, values)
-    informed = np.bincount(index.step_T, known, index.batch.n_steps) > 0
+    informed = row_any(known, index.batch.token_start_S1)
 
     def explain(s: int) -> Explanation:
         rollout = index.batch.ids[int(index.rollout_S[s])]
@@ -120,15 +120,16 @@ def spo_chain(index: Index, params: Params) -> Parts:
 
 def _advantages(index: Index, cuts: _Cuts, counted: BoolArray) -> tuple[Floats, BoolArray]:
     """Return each token's segment's advantage ``[T]``, and which tokens have a value before them."""
-    row_T = rollout_T(index)
+    n = index.batch.n_tokens
     after = np.append(cuts.rollout_M[1:], -1) == cuts.rollout_M
     ends = np.where(after, np.append(cuts.value_M[1:], 0.0), index.score_R[cuts.rollout_M])
-    i = np.searchsorted(cuts.at_M, np.arange(row_T.size), side="right") - 1
-    known = (i >= 0) & counted[row_T]
-    known[known] = cuts.rollout_M[i[known]] == row_T[known]
-    found = np.zeros(row_T.size)
-    found[known] = (ends - cuts.value_M)[i[known]]
-    return found, known
+    stop_M = np.minimum(np.append(cuts.at_M[1:], n), index.token_start_R1[cuts.rollout_M + 1])
+    # Tokens that no cut point of their rollout precedes, and those of each cut point, by turns.
+    size = np.diff(np.stack([cuts.at_M, stop_M], axis=1).ravel(), prepend=0, append=n)
+    known, found = np.zeros(size.size, bool), np.zeros(size.size)
+    known[1::2] = counted[cuts.rollout_M]
+    found[1::2] = np.where(known[1::2], ends - cuts.value_M, 0.0)
+    return np.repeat(found, size), np.repeat(known, size)
 
 
 def _cuts(index: Index) -> _Cuts:
@@ -158,7 +159,7 @@ def _cuts(index: Index) -> _Cuts:
 
 
 def _listed(column: Column, s: int) -> list[Any]:
-    return list(column.values[s]) if column.mask(column.values.shape[0])[s] else []
+    return list(column.values[s]) if column.given(s) else []
 
 
 def _fit(points: list[Any], values: list[Any], size: int) -> bool:

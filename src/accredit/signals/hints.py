@@ -223,7 +223,7 @@ def _item(batch: Batch, r: int, name: str) -> Any:
     if not batch.has(name):
         return None
     column = batch.column(name)
-    return column.item(r) if column.mask(len(batch))[r] else None
+    return column.item(r) if column.given(r) else None
 
 
 def plain_text(text: str | None, longest: int = _LONGEST) -> str:
@@ -259,7 +259,7 @@ def _outcome(batch: Batch, r: int) -> float | None:
     if not batch.has("reward_R"):
         raise MissingSignal("these rollouts have no outcome", hint="Give reward in the rollouts")
     column = batch.column("reward_R")
-    return float(column.values[r]) if column.mask(len(batch))[r] else None
+    return float(column.values[r]) if column.given(r) else None
 
 
 def _succeeds(batch: Batch, r: int, success: float) -> bool:

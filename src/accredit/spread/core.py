@@ -47,8 +47,8 @@ class Spread:
         for name, value in (("eps", self.eps), ("clip", 1.0 if self.clip is None else self.clip)):
             if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
                 raise ParamError(f"{name} must be a number, got {value!r}")
-        if self.eps < 0 or (self.clip is not None and self.clip <= 0):
-            raise ParamError(f"eps must be >= 0 and clip > 0, got {self.eps!r} and {self.clip!r}")
+        if not (0 <= self.eps < np.inf and (self.clip is None or self.clip > 0)):
+            raise ParamError(f"eps must be >= 0, finite, and clip > 0, got {self.eps!r} and {self.clip!r}")
 
     @classmethod
     def of(cls, value: Spread | str | Mapping[str, Any] | None) -> Spread:

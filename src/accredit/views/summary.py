@@ -239,7 +239,7 @@ def _text(batch: Batch, names: tuple[str, ...], s: int) -> str:
     """The first of the columns that has this step, on one line, shortened."""
     for name in names:
         column = batch.columns.get(name)
-        if column is not None and column.mask(batch.n_steps)[s]:
+        if column is not None and column.given(s):
             text = " ".join(str(column.item(s))[: 4 * PREVIEW].split())
             return text if len(text) <= PREVIEW else text[: PREVIEW - 1] + "…"
     return ""
