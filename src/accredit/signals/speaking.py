@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -97,6 +98,8 @@ class ChatServer:
         max_tokens: of an answer.
         limits: retries, timeout, concurrency, budgets; the budget of tokens is of those that the
             server says it read, looked at before each request.
+        more: further fields of each request, as the server has them: ``response_format`` holds a model
+            to a JSON schema, ``chat_template_kwargs`` switches thinking off.
 
     Raises:
         ParamError: for a URL or a setting that is none.
@@ -114,11 +117,17 @@ class ChatServer:
         temperature: float = 0.0,
         max_tokens: int = 512,
         limits: Limits | None = None,
+        more: Mapping[str, Any] | None = None,
     ) -> None:
         decoding = _decoding(temperature, max_tokens)
+        if more:
+            decoding += f":more={_hash(json.dumps(more, sort_keys=True))}"
         self.client = Client(url, limits)
         self.usage = Usage()
-        self._asking = {"model": model, "temperature": temperature, "max_tokens": max_tokens}
+        own = {"model": model, "temperature": temperature, "max_tokens": max_tokens}
+        if taken := ({*own, "seed", "messages"} & {*(more or {})}):
+            raise ParamError(f"more may not say {', '.join(sorted(taken))}: it has a setting of its own")
+        self._asking = {**own, **(more or {})}
         self._lock = threading.Lock()
         self.version = f"chat:{_identity(model)}:{decoding}"
 
@@ -218,8 +227,11 @@ def _decoding(temperature: float, max_tokens: int) -> str:
 def _identity(model: str) -> str:
     """Return a name fit to be shown, that no other model's name becomes."""
     shown = public_name(model)
-    mark = hashlib.sha256(model.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return shown if shown == model else f"{shown}#{mark}"
+    return shown if shown == model else f"{shown}#{_hash(model)}"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 def _text(answer: Json) -> str:
