@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from accredit.metrics import softmax_gradient, spearman_within
 from accredit.store import Truth, read_truth
 from accredit.typing import BoolArray, Floats, Ints
 
-__all__ = ["Recorded", "RecordedRow", "recorded"]
+__all__ = ["REFERENCE", "Judge", "Recorded", "RecordedRow", "recorded"]
 
 CLEAR = 0.05  # |A| from which a sign is looked at, in reward units
 REFERENCE = "truth"
@@ -39,6 +40,9 @@ class RecordedRow:
             where the rollouts do not say how likely each action was.
         bias: mean of credit - A after the best scale >= 0, in reward units.
         unable: why it could not run; "" if it did.
+        bought: continuations that it was given, in words; "" = none.
+        continuations: their number, over all games.
+        environment_steps: steps taken by them.
     """
 
     method: str
@@ -47,6 +51,9 @@ class RecordedRow:
     cosine: Estimate | None = None
     bias: Estimate | None = None
     unable: str = ""
+    bought: str = ""
+    continuations: int = 0
+    environment_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,7 @@ def recorded(
     if not known.any():
         raise DataError("the truth knows none of these steps", hint="Give the truth of these rollouts")
     names = [c.id for c in catalog() if c.yields != "table"] if methods == "all" else list(methods)
-    judge = _Judge(batch, np.asarray(column.values, np.float64), known)
+    judge = Judge(batch, np.asarray(column.values, np.float64), known)
     found = [judge.row(REFERENCE, judge.truth)]
     for i, method in enumerate(names):
         if progress is not None:
@@ -130,7 +137,7 @@ def _told(header: Mapping[str, Any]) -> dict[str, Any]:
     return {k: header[k] for k in ("kind", "world", "policy", "memory", "continuations") if k in header}
 
 
-def _measured(judge: _Judge, batch: Batch, method: str, key: Key | None) -> RecordedRow:
+def _measured(judge: Judge, batch: Batch, method: str, key: Key | None) -> RecordedRow:
     lacking = missing_needs(batch, get_method(method)[0].card, key)
     if lacking:
         return RecordedRow(method, unable=f"needs {', '.join(lacking)}")
@@ -140,8 +147,14 @@ def _measured(judge: _Judge, batch: Batch, method: str, key: Key | None) -> Reco
         return RecordedRow(method, unable=str(error).partition("\n")[0])
 
 
-class _Judge:
-    """Holds what all methods are measured by."""
+class Judge:
+    """Holds what all methods are measured by.
+
+    Args:
+        batch: the rollouts.
+        truth: the true advantage ``[S]``.
+        known: steps that are looked at ``[S]``.
+    """
 
     def __init__(self, batch: Batch, truth: Floats, known: BoolArray) -> None:
         self.index = Index(batch)
@@ -149,15 +162,33 @@ class _Judge:
         self.games: Ints = np.unique(self.index.group_S[known])
         self._cells = _cells(batch, self.index)
 
+    @cached_property
+    def steps(self) -> list[Ints]:
+        """Steps of each game that are looked at."""
+        return [np.flatnonzero(self.known & (self.index.group_S == g)) for g in self.games.tolist()]
+
+    def ranks(self, credit: Floats) -> list[float | None]:
+        """Return the rank correlation in each game; None where the truth does not differ.
+
+        Args:
+            credit: ``[S]``.
+        """
+        return [self._rank(credit, s) for s in self.steps]
+
     def row(self, method: str, credit: Floats) -> RecordedRow:
-        """Return the numbers of one credit ``[S]``."""
-        steps = [np.flatnonzero(self.known & (self.index.group_S == g)) for g in self.games.tolist()]
+        """Return the numbers of one credit.
+
+        Args:
+            method: for the row.
+            credit: ``[S]``.
+        """
+        steps = self.steps
         size = float(credit[self.known] @ credit[self.known])
         scale = max(float(credit[self.known] @ self.truth[self.known]) / size, 0.0) if size > 0 else 0.0
         cosines = [self._cosine(credit, s) for s in steps]
         return RecordedRow(
             method,
-            _mean([self._rank(credit, s) for s in steps]),
+            _mean(self.ranks(credit)),
             _mean([self._sign(credit, s) for s in steps]),
             _mean([c for c in cosines if c is not None]),
             _mean([float((scale * credit[s] - self.truth[s]).mean()) for s in steps]),

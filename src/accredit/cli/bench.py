@@ -40,9 +40,26 @@ __all__ = ["command"]
     "--learning", is_flag=True, help="Teach policies by each credit instead: rooms and keydoor, four methods."
 )
 @click.option(
-    "--recorded", metavar="FILE", type=click.Path(), help="Measure on these rollouts instead; needs --truth."
+    "--recorded",
+    metavar="FILE",
+    type=click.Path(),
+    help="Measure on these rollouts instead; needs --truth or --tables.",
 )
 @click.option("--truth", metavar="FILE", type=click.Path(), help="Of --recorded, by accredit truth.")
+@click.option(
+    "--tables",
+    metavar="FILE",
+    type=click.Path(),
+    help="Explored worlds of --recorded, by accredit truth --tables: measure methods that buy continuations.",
+)
+@click.option(
+    "--continue",
+    "budgets",
+    metavar="K,…",
+    default="4,16,64",
+    show_default=True,
+    help="Budgets of --tables: continuations a state, forks a rollout.",
+)
 @click.option("--name", metavar="TEXT", default="", help="Of --recorded, on the page.")
 @key_option
 @click.option(
@@ -62,12 +79,19 @@ def command(
     learning: bool,
     recorded: str | None,
     truth: str | None,
+    tables: str | None,
+    budgets: str,
     name: str,
     key: str | None,
     tokens: bool,
     as_json: bool,
 ) -> None:
     """Measure methods against exact truth: a leaderboard a task family, with intervals and costs."""
+    if tables is not None:
+        if recorded is None or truth is not None or key is not None:
+            raise ParamError("--tables goes with --recorded, without --truth and --key")
+        _continued(recorded, tables, budgets, methods, name, seed, docs, as_json)
+        return
     if recorded is not None or truth is not None:
         _recorded(recorded, truth, methods, key, name, docs, as_json)
         return
@@ -111,9 +135,39 @@ def _recorded(
 
     if file is None or truth is None:
         raise ParamError("--recorded and --truth belong together", hint="accredit truth makes the truth")
-    chosen = methods if methods == "all" else re.split(r",(?!\w+=)", methods)  # id:name=value,name=value
+    chosen = _chosen(methods)
     with progress("bench") as tell:
         found = recorded(ac.read(file), truth, chosen, key=key, name=name, progress=tell)
+    document = found.to_dict()
+    if docs is not None:
+        note(f"wrote {found.save_page(docs)}")
+    emit_json(document) if as_json else show(recorded_blocks(document))
+
+
+def _chosen(methods: str) -> str | list[str]:
+    return methods if methods == "all" else re.split(r",(?!\w+=)", methods)  # id:name=value,name=value
+
+
+def _continued(
+    file: str,
+    tables: str,
+    budgets: str,
+    methods: str,
+    name: str,
+    seed: int,
+    docs: str | None,
+    as_json: bool,
+) -> None:
+    import accredit as ac
+    from accredit.benchmark.continued import continued
+    from accredit.views.bench_recorded import recorded_blocks
+    from accredit.views.tables import show
+
+    if not re.fullmatch(r"[0-9]{1,4}(,[0-9]{1,4})*", budgets):
+        raise ParamError(f"--continue takes whole numbers, got {budgets!r}", hint="--continue 4,16,64")
+    asked = [int(k) for k in budgets.split(",")]
+    with progress("bench") as tell:
+        found = continued(ac.read(file), tables, asked, _chosen(methods), name=name, seed=seed, progress=tell)
     document = found.to_dict()
     if docs is not None:
         note(f"wrote {found.save_page(docs)}")

@@ -20,6 +20,8 @@ __all__ = ["TableWorld", "TablesActor", "player_of"]
 class TableWorld:
     """Plays an explored world by its moves; a snapshot is a state and a time.
 
+    An episode that reaches the horizon is cut, not over: its last state still says what could be done.
+
     Args:
         table: of the world.
     """
@@ -45,8 +47,8 @@ class TableWorld:
         Raises:
             ParamError: if it is not possible here, or the episode is over.
         """
-        if action not in self.actions():
-            hint = suggest(action, self.actions()) or "See actions()"
+        if action not in self.actions() or not self.steps_left():
+            hint = suggest(action, self.actions()) or "See actions() and steps_left()"
             raise ParamError(f"{self.table.group}: cannot {action!r} here", hint=hint)
         self._state, reward, _ = self.table.moves[self._state][action]
         self._time += 1
@@ -55,7 +57,7 @@ class TableWorld:
 
     def actions(self) -> list[str]:
         """Return what can be done here; nothing where the episode is over."""
-        return self._choices[self._state] if self._time < self.table.task.horizon else []
+        return self._choices[self._state]
 
     def steps_left(self) -> int:
         """Return the rest of the horizon."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from accredit.views.bench_continued import continued_words
 from accredit.views.sections import section
 from accredit.views.tables import Line, Table
 
 __all__ = ["recorded_blocks", "recorded_section"]
 
 _HEAD = ("method", "rank correlation", "sign", "gradient cosine", "bias")
+_BOUGHT = ("bought", "continuations", "steps")
 _WORDS = (
     "Each number is a mean over games with a 95 % bootstrap interval over games.\n"
     "Rank correlation: Spearman of credit with the true advantage over a game's steps.\n"
@@ -26,10 +28,12 @@ def recorded_blocks(document: Mapping[str, Any]) -> list[Table | Line]:
     Args:
         document: ``Recorded.to_dict()``.
     """
-    rows = [_cells(row) for row in document["rows"] if not row["unable"]]
+    head, rows = _rows(document)
     blocks: list[Table | Line] = [Line(_plan(document), "bold")]
-    blocks.append(Table("", (_HEAD[0], *(f">{h}" for h in _HEAD[1:])), rows))
-    return [*blocks, *(Line(line) for line in (*_WORDS.splitlines(), *_lacking(document)))]
+    right = (name if name in (head[0], _BOUGHT[0]) else f">{name}" for name in head)
+    blocks.append(Table("", tuple(right), rows))
+    told = (*_WORDS.splitlines(), *continued_words(document), *_lacking(document))
+    return [*blocks, *map(Line, told)]
 
 
 def recorded_section(document: Mapping[str, Any]) -> str:
@@ -40,12 +44,27 @@ def recorded_section(document: Mapping[str, Any]) -> str:
     """
     about = document["about"]
     title = about["rollouts"] or "recorded rollouts"
-    rows = [_cells(row) for row in document["rows"] if not row["unable"]]
-    lines = [_HEAD, ["---"] * len(_HEAD), *([f"`{name}`", *rest] for name, *rest in rows)]
+    head, rows = _rows(document)
+    lines = [head, ["---"] * len(head), *([f"`{name}`", *rest] for name, *rest in rows)]
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    body = "\n\n".join([f"## Real rollouts: {title}", _plan(document), _WORDS, table, *_lacking(document)])
+    told = "\n".join(continued_words(document))
+    parts = [f"## Real rollouts: {title}", _plan(document), _WORDS, told, table, *_lacking(document)]
+    body = "\n\n".join(filter(None, parts))
     name = "recorded-" + "".join(c if c.isalnum() else "-" for c in title.lower())
     return section(name, "accredit bench --recorded", body)
+
+
+def _rows(document: Mapping[str, Any]) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Return the names of the columns and the cells; what was bought is told where anything was."""
+    able = [row for row in document["rows"] if not row["unable"]]
+    if "budgets" not in document["about"]:
+        return _HEAD, [_cells(row) for row in able]
+    rows = []
+    for row in able:
+        method, *numbers = _cells(row)
+        spent = [f"{row[name]:,}" for name in ("continuations", "environment_steps")]
+        rows.append([method, row["bought"] or "nothing", *spent, *numbers])
+    return (_HEAD[0], *_BOUGHT, *_HEAD[1:]), rows
 
 
 def _plan(document: Mapping[str, Any]) -> str:
