@@ -118,6 +118,21 @@ def test_what_cannot_run_says_why(batch: Batch, explored: Explored) -> None:
     assert "needs logprobs" in row.unable
 
 
+def test_only_what_is_wanted_is_shown_with_its_parameters(batch: Batch, explored: Explored) -> None:
+    """Parameters were ignored, and methods that share a purchase came along unasked."""
+    rows = continued(batch, explored, [2], ["c3", "c3:blend=1", "grpo:scale=none"]).rows
+    told = {(row.method, row.bought) for row in rows if "rollouts" not in row.bought}
+    assert told == {
+        ("truth", ""),
+        ("c3", "2 forks before each step"),
+        ("c3:blend=1", "2 forks before each step"),
+        ("grpo:scale=none", ""),
+    }
+    assert {row.method for row in rows if "more rollouts" in row.bought} == {"grpo:scale=none"}
+    by = {row.method: row.rank for row in rows}
+    assert by["c3"] != by["c3:blend=1"]
+
+
 def test_chance_follows_the_seed(batch: Batch, explored: Explored) -> None:
     first, same, other = (continued(batch, explored, [1], ["prover"], seed=s).to_dict() for s in (0, 0, 1))
     assert first == same
@@ -236,3 +251,4 @@ def test_the_command_line_buys_from_tables(
     truth = save_truth(truth_rows(batch, table_truth(batch, explored.tables), {}), tmp_path / "truth.jsonl")
     assert run([*args, "--truth", str(truth)]) == 2
     assert run([*args[:5], "--continue", "four"]) == 2
+    assert run([*args[:3], "--truth", str(truth), "--continue", "4"]) == 2

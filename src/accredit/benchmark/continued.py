@@ -16,6 +16,7 @@ from accredit.data import Batch
 from accredit.engine import assign
 from accredit.errors import AccreditError, ParamError
 from accredit.index import Index, owner_S
+from accredit.methods import get_method
 from accredit.oracle import Explored, Table, read_tables, table_truth
 from accredit.typing import BoolArray, Floats
 from accredit.worlds import Cost
@@ -46,7 +47,7 @@ def continued(
         batch: rollouts whose steps carry action and state.
         explored: their worlds, or a file of schema ``accredit.tables/1``.
         budgets: K, each at least 1: continuations a state, trials a state, forks a rollout.
-        methods: ids; ``all`` = every method that buys, and the free ones.
+        methods: ids (``"id:name=value"`` too); ``all`` = every method that buys, and the free ones.
         name: of the rollouts, for the page.
         seed: of all chance.
         progress: called with done, total and what comes now.
@@ -62,15 +63,17 @@ def continued(
     chosen = None if methods == "all" else [methods] if isinstance(methods, str) else list(methods)
     shop = Shop(batch, worlds, seed)
     bench = _Bench(shop)
-    free = [m for m in FREE if chosen is None or m in chosen]
-    found = [bench.judge.row(REFERENCE, bench.judge.truth), *(bench.row(_nothing(shop, m), 0) for m in free)]
+    found = [bench.judge.row(REFERENCE, bench.judge.truth)]
+    for method in FREE:
+        found += bench.rows(Bought(method, "", batch, Cost()), 0, chosen)
     jobs = [(o, k) for o in OFFERS if o.wanted(chosen) for k in o.budgets(asked)]
     if not jobs:
         raise ParamError(f"none of {', '.join(chosen or ())} buys continuations")
     for done, (offer, k) in enumerate(sorted(jobs, key=lambda job: job[1])):
         if progress is not None:
             progress(done, len(jobs), f"{', '.join(offer.methods)} at {k}" if k else ", ".join(offer.methods))
-        found += [bench.row(bought, k) for bought in offer.buy(shop, k)]
+        for bought in offer.buy(shop, k):
+            found += bench.rows(bought, k, chosen)
     order = sorted(found, key=lambda row: (row.unable != "", -(row.rank.value if row.rank else 0.0)))
     about = {
         "rollouts": name,
@@ -85,10 +88,6 @@ def continued(
     return Recorded(tuple(order), bench.judge.games.size, len(batch), batch.n_steps, about)
 
 
-def _nothing(shop: Shop, method: str) -> Bought:
-    return Bought(method, "", shop.batch, Cost())
-
-
 class _Bench:
     """Measures what was bought, and keeps the rank correlations of each game."""
 
@@ -97,8 +96,21 @@ class _Bench:
         self.judge = Judge(shop.batch, shop.truth.advantage, np.ones(shop.batch.n_steps, bool))
         self._ranks: dict[tuple[str, int], Floats] = {}
 
-    def row(self, bought: Bought, k: int) -> RecordedRow:
-        """Return the numbers of a method on what was bought for it at budget k (0: nothing, or once)."""
+    def rows(self, bought: Bought, k: int, chosen: Sequence[str] | None) -> list[RecordedRow]:
+        """Return the numbers of a method on what was bought for it, one row for each way it is wanted.
+
+        Args:
+            bought: for it.
+            k: budget; 0 = nothing, or once.
+            chosen: methods that are wanted; parameters of theirs count; None = all, as they were bought for.
+        """
+        if chosen is None:
+            return [self._told(bought, k)]
+        card = get_method(bought.method)[0].card
+        own = [name for name in chosen if get_method(name)[0].card.id == card.id]
+        return [self._told(replace(bought, method=name) if ":" in name else bought, k) for name in own]
+
+    def _told(self, bought: Bought, k: int) -> RecordedRow:
         return replace(
             self._row(bought, k),
             bought=bought.what,

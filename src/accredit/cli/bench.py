@@ -56,9 +56,7 @@ __all__ = ["command"]
     "--continue",
     "budgets",
     metavar="K,…",
-    default="4,16,64",
-    show_default=True,
-    help="Budgets of --tables: continuations a state, forks a rollout.",
+    help="Budgets of --tables: continuations a state, forks a rollout.  [default: 4,16,64]",
 )
 @click.option("--name", metavar="TEXT", default="", help="Of --recorded, on the page.")
 @key_option
@@ -80,7 +78,7 @@ def command(
     recorded: str | None,
     truth: str | None,
     tables: str | None,
-    budgets: str,
+    budgets: str | None,
     name: str,
     key: str | None,
     tokens: bool,
@@ -90,8 +88,10 @@ def command(
     if tables is not None:
         if recorded is None or truth is not None or key is not None:
             raise ParamError("--tables goes with --recorded, without --truth and --key")
-        _continued(recorded, tables, budgets, methods, name, seed, docs, as_json)
+        _continued(recorded, tables, budgets or "4,16,64", methods, name, seed, docs, as_json)
         return
+    if budgets is not None:
+        raise ParamError("--continue belongs to --tables", hint="accredit truth --tables makes the tables")
     if recorded is not None or truth is not None:
         _recorded(recorded, truth, methods, key, name, docs, as_json)
         return
