@@ -145,7 +145,10 @@ def _recorded(
 
 
 def _chosen(methods: str) -> str | list[str]:
-    return methods if methods == "all" else re.split(r",(?!\w+=)", methods)  # id:name=value,name=value
+    if methods == "all":
+        return methods
+    named = re.split(r",(?!\w+=)", methods)  # id:name=value,name=value
+    return named if "grpo" in named else ["grpo", *named]
 
 
 def _continued(
