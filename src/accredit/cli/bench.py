@@ -136,6 +136,8 @@ def _recorded(
     if file is None or truth is None:
         raise ParamError("--recorded and --truth belong together", hint="accredit truth makes the truth")
     chosen = _chosen(methods)
+    if "grpo" not in chosen and methods != "all":
+        chosen = ["grpo", *chosen]
     with progress("bench") as tell:
         found = recorded(ac.read(file), truth, chosen, key=key, name=name, progress=tell)
     document = found.to_dict()
@@ -145,10 +147,7 @@ def _recorded(
 
 
 def _chosen(methods: str) -> str | list[str]:
-    if methods == "all":
-        return methods
-    named = re.split(r",(?!\w+=)", methods)  # id:name=value,name=value
-    return named if "grpo" in named else ["grpo", *named]
+    return methods if methods == "all" else re.split(r",(?!\w+=)", methods)  # id:name=value,name=value
 
 
 def _continued(
