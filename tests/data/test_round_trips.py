@@ -239,6 +239,15 @@ def test_parts_of_a_batch_add_up_to_it(batch, data):
     assert batch.outcome_in_steps == Batch.concat(parts).outcome_in_steps
 
 
+def test_parts_put_together_count_what_was_left_out_once():
+    broken = {"id": "r", "group": "g0", "reward": "much", "steps": [{"action": "a"}]}
+    batch = Batch.from_records([*many(4), broken])
+    whole = Batch.concat([batch.take([0, 1]), batch.take([2, 3])])
+    assert 1 == len(batch.excluded)
+    assert batch.excluded == whole.excluded
+    assert batch.findings == whole.findings
+
+
 @given(batches(min_rollouts=1))
 def test_groups_hold_each_rollout_once(batch):
     names = [name for name, _ in batch.groups()]

@@ -158,8 +158,9 @@ def concat(batches: Sequence[Batch]) -> Batch:
         token_start_S1=_join_offsets([b.token_start_S1 for b in batches]),
         columns={n: _join_columns(n, batches) for n in names},
         context_start_S1=_join_offsets([_context_start(b) for b in batches]) if has_context else None,
-        findings=tuple(f for b in batches for f in b.findings),
-        excluded=tuple(e for b in batches for e in b.excluded),
+        # Parts of one batch carry the same ones: each is told, and counted, once.
+        findings=tuple(dict.fromkeys(f for b in batches for f in b.findings)),
+        excluded=tuple(dict.fromkeys(e for b in batches for e in b.excluded)),
         outcome_in_steps=_agreed([b._outcome_in_steps for b in batches]),
         provenance={"sources": [dict(b.provenance) for b in batches]},
     )
