@@ -98,7 +98,7 @@ def test_a_method_that_lacks_a_signal_is_told_with_the_reason(played):
 
 def test_truth_of_other_rollouts_is_refused(played):
     other = ac.Batch.from_records([{"id": "x", "group": "g", "reward": 1, "steps": [{"action": "a"}]}])
-    with pytest.raises(DataError, match="none of these steps"):
+    with pytest.raises(DataError, match="none of the 1 steps: its rollouts are others"):
         recorded(other, played[1])
 
 

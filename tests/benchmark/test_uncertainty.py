@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import bootstrap
 
-from accredit.benchmark.uncertainty import difference, holm, interval
+from accredit.agreement import interval
+from accredit.benchmark.uncertainty import difference, holm
 
 
 def test_bca_interval_is_near_scipys():

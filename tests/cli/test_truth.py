@@ -79,6 +79,9 @@ def test_the_verb_buys_continuations_and_says_what_they_are_worth(accredit, roll
     assert set(rows.source) == {"monte_carlo"}
     assert set(rows.n) == {4}
     assert np.all(rows.numbers["se"] > 0)
+    assert told["verdict"] == rows.header["verdict"]
+    compared = accredit("compare", rollouts, "-m", "grpo", "--truth", out)
+    assert told["verdict"] in compared.out.splitlines()
 
 
 def test_a_plan_buys_nothing(accredit, rollouts):

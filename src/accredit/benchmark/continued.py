@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from accredit.against import Judge
 from accredit.benchmark.purchases import FREE, OFFERS, Bought, Shop
-from accredit.benchmark.recorded import REFERENCE, Judge, Recorded, RecordedRow
+from accredit.benchmark.recorded import REFERENCE, Recorded, RecordedRow
 from accredit.benchmark.uncertainty import difference
 from accredit.data import Batch
 from accredit.engine import assign
@@ -63,7 +64,7 @@ def continued(
     chosen = None if methods == "all" else [methods] if isinstance(methods, str) else list(methods)
     shop = Shop(batch, worlds, seed)
     bench = _Bench(shop)
-    found = [bench.judge.row(REFERENCE, bench.judge.truth)]
+    found = [RecordedRow(REFERENCE, *bench.judge.near(bench.judge.truth_S))]
     for method in FREE:
         found += bench.rows(Bought(method, "", batch, Cost()), 0, chosen)
     jobs = [(o, k) for o in OFFERS if o.wanted(chosen) for k in o.budgets(asked)]
@@ -82,10 +83,10 @@ def continued(
         **{k: worlds.about[k] for k in ("world", "policy", "memory") if k in worlds.about},
         "budgets": asked,
         "seed": seed,
-        "spread": float(bench.judge.truth.std()),
+        "spread": float(bench.judge.truth_S.std()),
         "duels": bench.duels(),
     }
-    return Recorded(tuple(order), bench.judge.games.size, len(batch), batch.n_steps, about)
+    return Recorded(tuple(order), bench.judge.n_groups, len(batch), batch.n_steps, about)
 
 
 class _Bench:
@@ -124,10 +125,10 @@ class _Bench:
         except AccreditError as error:
             return RecordedRow(bought.method, unable=str(error).partition("\n")[0])
         if bought.others:
-            return self._others(bought).row(bought.method, credit)
+            return RecordedRow(bought.method, *self._others(bought).near(credit))
         own = credit[: self.shop.batch.n_steps]
         self._ranks[bought.method, k] = np.array([x for x in self.judge.ranks(own) if x is not None])
-        return self.judge.row(bought.method, own)
+        return RecordedRow(bought.method, *self.judge.near(own))
 
     def _others(self, bought: Bought) -> Judge:
         """Return the judge of rollouts that are not the recorded ones: a shared step counts once."""

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 import accredit
-from accredit.agreement import Estimate
+from accredit.agreement import Estimate, interval
 from accredit.benchmark.equipment import REFERENCES
 from accredit.benchmark.files import put_section
 from accredit.benchmark.journal import Cell
 from accredit.benchmark.leaderboard import BASELINE, LEVEL
 from accredit.benchmark.learning import Lesson, courses, lesson_of
-from accredit.benchmark.uncertainty import Difference, difference, holm, interval
+from accredit.benchmark.uncertainty import Difference, difference, holm
 from accredit.metrics import reached, regret
 from accredit.store.atomic import atomic_file
 from accredit.typing import Floats

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from accredit.agreement import Estimate
+from accredit.agreement import Estimate, interval
 from accredit.benchmark.equipment import REFERENCES
 from accredit.benchmark.journal import Cell
-from accredit.benchmark.uncertainty import Difference, difference, holm, interval
+from accredit.benchmark.uncertainty import Difference, difference, holm
 from accredit.metrics import MEASURES
 from accredit.typing import Floats
 

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from accredit.against import Judge, TruthLike, advantages, told_of, truth_of
 from accredit.agreement import Estimate
 from accredit.benchmark.files import put_section
-from accredit.benchmark.uncertainty import interval
 from accredit.data import Batch
 from accredit.engine import assign, missing_needs
-from accredit.errors import AccreditError, DataError
-from accredit.index import Index, Key
+from accredit.errors import AccreditError
+from accredit.index import Key
 from accredit.methods import catalog, get_method
-from accredit.metrics import softmax_gradient, spearman_within
-from accredit.store import Truth, read_truth
-from accredit.typing import BoolArray, Floats, Ints
 
-__all__ = ["REFERENCE", "Judge", "Recorded", "RecordedRow", "recorded"]
+__all__ = ["REFERENCE", "Recorded", "RecordedRow", "recorded"]
 
-CLEAR = 0.05  # |A| from which a sign is looked at, in reward units
 REFERENCE = "truth"
 
 
@@ -94,7 +89,7 @@ class Recorded:
 
 def recorded(
     batch: Batch,
-    truth: Truth | str | Path,
+    truth: TruthLike,
     methods: Sequence[str] | str = "all",
     *,
     key: Key | None = None,
@@ -115,26 +110,19 @@ def recorded(
     Raises:
         DataError: if the truth knows none of these steps.
     """
-    rows = truth if isinstance(truth, Truth) else read_truth(truth)
-    column = rows.column(batch, "advantage")
-    known = column.mask(batch.n_steps)
-    if not known.any():
-        raise DataError("the truth knows none of these steps", hint="Give the truth of these rollouts")
+    rows = truth_of(batch, truth)
+    true_S, known_S = advantages(batch, rows)
     names = [c.id for c in catalog() if c.yields != "table"] if methods == "all" else list(methods)
-    judge = Judge(batch, np.asarray(column.values, np.float64), known)
-    found = [judge.row(REFERENCE, judge.truth)]
+    judge = Judge(batch, true_S, known_S)
+    found = [RecordedRow(REFERENCE, *judge.near(true_S))]
     for i, method in enumerate(names):
         if progress is not None:
             progress(i, len(names), method)
         found.append(_measured(judge, batch, method, key))
     order = sorted(found, key=lambda row: (row.unable != "", -(row.rank.value if row.rank else 0.0)))
-    rollouts = int(np.unique(judge.index.rollout_S[known]).size)
-    about = {"rollouts": name, "key": key if isinstance(key, str) else None, **_told(rows.header)}
-    return Recorded(tuple(order), judge.games.size, rollouts, int(known.sum()), about)
-
-
-def _told(header: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: header[k] for k in ("kind", "world", "policy", "memory", "continuations") if k in header}
+    rollouts = int(np.unique(judge.index.rollout_S[known_S]).size)
+    about = {"rollouts": name, "key": key if isinstance(key, str) else None, **told_of(rows)}
+    return Recorded(tuple(order), judge.n_groups, rollouts, int(known_S.sum()), about)
 
 
 def _measured(judge: Judge, batch: Batch, method: str, key: Key | None) -> RecordedRow:
@@ -142,104 +130,6 @@ def _measured(judge: Judge, batch: Batch, method: str, key: Key | None) -> Recor
     if lacking:
         return RecordedRow(method, unable=f"needs {', '.join(lacking)}")
     try:
-        return judge.row(method, assign(batch, method, key=key, seed=0).steps)
+        return RecordedRow(method, *judge.near(assign(batch, method, key=key, seed=0).steps))
     except AccreditError as error:
         return RecordedRow(method, unable=str(error).partition("\n")[0])
-
-
-class Judge:
-    """Holds what all methods are measured by.
-
-    Args:
-        batch: the rollouts.
-        truth: the true advantage ``[S]``.
-        known: steps that are looked at ``[S]``.
-    """
-
-    def __init__(self, batch: Batch, truth: Floats, known: BoolArray) -> None:
-        self.index = Index(batch)
-        self.truth, self.known = truth, known
-        self.games: Ints = np.unique(self.index.group_S[known])
-        self._cells = _cells(batch, self.index)
-
-    @cached_property
-    def steps(self) -> list[Ints]:
-        """Steps of each game that are looked at."""
-        return [np.flatnonzero(self.known & (self.index.group_S == g)) for g in self.games.tolist()]
-
-    def ranks(self, credit: Floats) -> list[float | None]:
-        """Return the rank correlation in each game; None where the truth does not differ.
-
-        Args:
-            credit: ``[S]``.
-        """
-        return [self._rank(credit, s) for s in self.steps]
-
-    def row(self, method: str, credit: Floats) -> RecordedRow:
-        """Return the numbers of one credit.
-
-        Args:
-            method: for the row.
-            credit: ``[S]``.
-        """
-        steps = self.steps
-        size = float(credit[self.known] @ credit[self.known])
-        scale = max(float(credit[self.known] @ self.truth[self.known]) / size, 0.0) if size > 0 else 0.0
-        cosines = [self._cosine(credit, s) for s in steps]
-        return RecordedRow(
-            method,
-            _mean(self.ranks(credit)),
-            _mean([self._sign(credit, s) for s in steps]),
-            _mean([c for c in cosines if c is not None]),
-            _mean([float((scale * credit[s] - self.truth[s]).mean()) for s in steps]),
-        )
-
-    def _rank(self, credit: Floats, s: Ints) -> float | None:
-        if np.ptp(self.truth[s]) == 0:
-            return None
-        return spearman_within(credit[s], self.truth[s], np.zeros(s.size, np.int64)) or 0.0
-
-    def _sign(self, credit: Floats, s: Ints) -> float | None:
-        clear = s[np.abs(self.truth[s]) > CLEAR]
-        return float((np.sign(credit[clear]) == np.sign(self.truth[clear])).mean()) if clear.size else None
-
-    def _cosine(self, credit: Floats, s: Ints) -> float | None:
-        if self._cells is None:
-            return None
-        cell, state_of_cell, chance = self._cells
-        mine, true = (softmax_gradient(c[s], cell[s], state_of_cell, chance) for c in (credit, self.truth))
-        size = float(np.linalg.norm(mine) * np.linalg.norm(true))
-        if not np.any(true):
-            return None
-        return float(mine @ true) / size if size > 0 else 0.0
-
-
-def _mean(values: Sequence[float | None]) -> Estimate | None:
-    return interval(np.array([v for v in values if v is not None], np.float64))
-
-
-def _cells(batch: Batch, index: Index) -> tuple[Ints, Ints, Floats] | None:
-    """Return each step's (prompt, action) cell, each cell's prompt, and each cell's probability.
-
-    Read from ``metadata.commands`` and ``metadata.choice_logprobs`` of the steps; a prompt is a group's
-    state with its text and its choices.
-    """
-    column = batch.columns.get("metadata_S")
-    if column is None or not batch.has("action_S"):
-        return None
-    first: dict[Any, int] = {}
-    states, chances, cell_S = list[int](), list[float](), np.zeros(batch.n_steps, np.int64)
-    for s in range(batch.n_steps):
-        told: Any = column.item(s)
-        commands = told.get("commands") if isinstance(told, Mapping) else None
-        logs = told.get("choice_logprobs") if isinstance(told, Mapping) else None
-        action = batch.column("action_S").item(s)
-        if not commands or not logs or action not in commands:
-            return None
-        prompt = (int(index.group_S[s]), int(index.state_S[s]), tuple(commands), tuple(logs))
-        if prompt not in first:
-            first[prompt] = len(states)
-            states += [len(first) - 1] * len(commands)
-            chances += np.exp(logs).tolist()
-        cell_S[s] = first[prompt] + commands.index(action)
-    return cell_S, np.array(states, np.int64), np.array(chances, np.float64)

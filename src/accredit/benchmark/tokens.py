@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import accredit
-from accredit.agreement import Estimate
+from accredit.agreement import Estimate, interval
 from accredit.benchmark.files import put_section
 from accredit.benchmark.journal import Cell, Place, open_journal
 from accredit.benchmark.leaderboard import BASELINE, LEVEL
 from accredit.benchmark.plan import SEEDS_A_RUN
 from accredit.benchmark.token_cells import TOKEN_MEASURES, Rollouts, Trial, token_cells, trials
-from accredit.benchmark.uncertainty import Difference, difference, holm, interval
+from accredit.benchmark.uncertainty import Difference, difference, holm
 from accredit.errors import ParamError, suggest
 from accredit.store.atomic import atomic_file
 from accredit.worlds.families.toklm import RULES

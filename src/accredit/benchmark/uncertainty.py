@@ -6,86 +6,16 @@ seeds covers everything below them: groups, rollouts and steps.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
-from accredit.agreement import Estimate
+from accredit.agreement import RESAMPLES, bootstrap_means, interval
 from accredit.typing import Floats
 
-__all__ = ["RESAMPLES", "Difference", "bootstrap_means", "difference", "holm", "interval"]
-
-RESAMPLES = 2000
-_FEW = 30  # seeds below which the interval is corrected for bias and skewness (BCa)
-_LEVEL = 0.05
-
-
-def bootstrap_means(values_N: Floats, seed: int = 0, resamples: int = RESAMPLES) -> Floats:
-    """Return the mean of each resample of the seeds ``[B]``.
-
-    Args:
-        values_N: one number a task seed ``[N]``.
-        seed: of the draws; equal seeds and N give equal draws, so pairs stay pairs.
-        resamples: B.
-    """
-    found: Floats = _weights(values_N.size, seed, resamples) @ values_N
-    return found
-
-
-@functools.lru_cache(maxsize=64)
-def _weights(n: int, seed: int, resamples: int) -> Floats:
-    """Share of each seed in each resample ``[B, N]``."""
-    rng = np.random.default_rng(seed)
-    drawn: Floats = rng.multinomial(n, np.full(n, 1 / n), resamples) / n
-    drawn.flags.writeable = False
-    return drawn
-
-
-def interval(values_N: Floats, seed: int = 0) -> Estimate | None:
-    """Return the mean over seeds with its 95 % bootstrap interval.
-
-    Percentile; bias-corrected and accelerated (BCa) with fewer than 30 seeds.
-
-    Args:
-        values_N: one number a task seed ``[N]``.
-        seed: of the draws.
-
-    Returns:
-        None without seeds; an estimate without ends for a single one.
-
-    Example:
-        >>> interval(np.array([0.5, 0.5])).low
-        0.5
-    """
-    if not values_N.size:
-        return None
-    value = float(values_N.mean())
-    if values_N.size < 2:
-        return Estimate(value)
-    draws = bootstrap_means(values_N, seed)
-    tails = np.array([_LEVEL / 2, 1 - _LEVEL / 2])
-    if values_N.size < _FEW:
-        tails = _corrected(values_N, draws, tails)
-    low, high = np.quantile(draws, tails)
-    return Estimate(value, float(min(low, value)), float(max(high, value)))
-
-
-def _corrected(values_N: Floats, draws: Floats, tails: Floats) -> Floats:
-    """Tails of the BCa interval (Efron 1987): shifted by the bias z0, stretched by the skewness."""
-    centred = values_N - values_N.mean()
-    square = float(centred @ centred)
-    if square <= 1e-24 * max(1.0, float(values_N @ values_N)):
-        return tails
-    below = np.mean(draws < values_N.mean()) + np.mean(draws == values_N.mean()) / 2
-    z0 = float(ndtri(np.clip(below, 1 / draws.size, 1 - 1 / draws.size)))
-    skew = float((centred**3).sum()) / (6 * square**1.5)  # of the mean: the jackknife in closed form
-    z = z0 + ndtri(tails)
-    found: Floats = ndtr(z0 + z / np.maximum(1 - skew * z, 1e-6))
-    return found
+__all__ = ["Difference", "difference", "holm"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """`compare`: several methods on the same rollouts, what each says and where they disagree."""
 
-from accredit.comparison.against import Against, Reliability, TruthRow
+from accredit.against import Against, Reliability, TruthRow
 from accredit.comparison.records import Comparison, Disagreement, MethodRow, Pair, Unable
 from accredit.comparison.run import compare, runnable
 

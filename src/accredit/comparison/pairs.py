@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
 
+from accredit.against import left_out
 from accredit.agreement import draw_weights, kendall, rms, spearmans
 from accredit.comparison.records import Disagreement, Pair
 from accredit.data import Batch, Credit
-from accredit.typing import BoolArray, Floats, Ints
+from accredit.typing import Floats, Ints
 
-__all__ = ["left_out", "pairs_of", "rollout_of_step"]
+__all__ = ["pairs_of", "rollout_of_step"]
 
 WORST = 10
 PREVIEW = 160
@@ -53,19 +54,6 @@ def pairs_of(batch: Batch, credits: Mapping[str, Credit], n_boot: int, seed: int
             )
         )
     return tuple(found)
-
-
-def left_out(batch: Batch, credits: Iterable[Credit]) -> BoolArray:
-    """Return the rollouts that some method did not count ``[R]``: their zeros are no opinion.
-
-    Args:
-        batch: the rollouts.
-        credits: results over them.
-    """
-    left = np.zeros(len(batch), bool)
-    for ids in {name for credit in credits for names in credit.uncounted.values() for name in names}:
-        left[batch.position(ids)] = True
-    return left
 
 
 def _quadrants(a: Floats, b: Floats) -> dict[str, int]:

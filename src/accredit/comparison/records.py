@@ -11,7 +11,7 @@ from accredit.agreement import Estimate
 from accredit.data import Batch, Credit
 
 if TYPE_CHECKING:
-    from accredit.comparison.against import Against
+    from accredit.against import Against
 
 __all__ = ["Comparison", "Disagreement", "MethodRow", "Pair", "Unable"]
 

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from accredit.against import TruthLike, against_truth, truth_of
 from accredit.agreement import rms
-from accredit.comparison.against import TruthLike, against_truth
 from accredit.comparison.measured import measured
 from accredit.comparison.pairs import pairs_of, rollout_of_step
 from accredit.comparison.records import Comparison, MethodRow, Unable
@@ -72,6 +72,7 @@ def compare(
     """
     _check(methods, n_boot, shared)
     batch = as_batch(rollouts)
+    table = None if truth is None else truth_of(batch, truth)  # refused before the methods run
     given = {"key": key, "outcome_in_steps": outcome_in_steps, "seed": seed}
     credits: dict[str, Credit] = {}
     rows: list[MethodRow] = []
@@ -92,7 +93,7 @@ def compare(
     if progress is not None and len(credits) > 1:
         progress(len(methods), len(methods), "agreement")
     pairs = pairs_of(batch, credits, n_boot, seed)
-    against = None if truth is None else against_truth(batch, credits, truth, n_boot, seed)
+    against = None if table is None else against_truth(batch, credits, table, n_boot, seed)
     cards = {label: credit.card for label, credit in credits.items()}
     notes = (*contradictions(cards), *measured(cards))
     return Comparison(batch, credits, tuple(rows), tuple(unable), pairs, n_boot, against, notes)

@@ -252,5 +252,5 @@ def _rows(batch: Batch, found: Estimates, about: Mapping[str, Any]) -> Truth:
         dict.fromkeys(numbers, np.ones(found.steps.size, bool)),
         tuple(found.k.min(1).tolist()),
         ("monte_carlo",) * found.steps.size,
-        {**about, "reliability": found.reliability},
+        {**about, "reliability": found.reliability, "verdict": found.verdict()},
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accredit.views.tables import Line, Table, number, plain, share, signed
+from accredit.views.against_tables import against_blocks
+from accredit.views.tables import Line, Table, estimated, number, plain, share, signed
 
 __all__ = ["comparison_blocks", "comparison_text"]
 
@@ -27,7 +28,7 @@ def comparison_blocks(document: Mapping[str, Any], worst: int = 10) -> list[Tabl
     sizes = f"{document['rollouts']:,} rollouts, {document['groups']:,} groups, {document['steps']:,} steps"
     blocks: list[Table | Line] = [Line(f"Compared on {sizes}", "bold"), _methods(document["methods"])]
     if document.get("truth"):
-        blocks += [Line(""), *_truth(document["truth"])]
+        blocks += [Line(""), *against_blocks(document["truth"])]
     shown = _shown_pairs(document)
     if shown:
         blocks += [Line(""), _pairs(document, shown)]
@@ -70,44 +71,6 @@ def _methods(rows: Any) -> Table:
     return Table("", columns, cells)
 
 
-def _truth(truth: Mapping[str, Any]) -> list[Table | Line]:
-    """Each method against the truth, then what the reference itself is worth."""
-    rows = [
-        (
-            row["label"],
-            *_interval(row["nmse"]),
-            *_interval(row["tau"]),
-            *(number(row["numbers"].get(name), 3) for name in ("sign", "sign_failure", "alternatives")),
-        )
-        for row in truth["rows"]
-    ]
-    columns = (
-        "method",
-        ">NMSE",
-        "95 %",
-        ">tau in rollouts",
-        "95 %",
-        ">sign",
-        ">in failures",
-        ">alternatives",
-    )
-    sizes = f"{truth['n_steps']:,} steps, {truth['n_rollouts']:,} rollouts, {truth['n_groups']:,} groups"
-    lines = [f"{truth['unknown']:,} steps have no known truth"] if truth["unknown"] else []
-    lines.append(_trust(truth["reliability"]))
-    return [Table(f"Against the truth of {sizes}", columns, rows), *map(Line, lines)]
-
-
-def _trust(found: Mapping[str, Any] | None) -> str:
-    if found is None:
-        return "The reference's own reliability is unknown: its rows have no se and no n"
-    if found["basis"] == "exact":
-        return "The reference is exact: the truth itself would reach NMSE 0 and correlation 1"
-    return (
-        f"The reference is {found['whole']:.2f} reliable (its halves would correlate {found['halves']:.2f}): "
-        f"the truth itself would reach correlation {found['ceiling']:.2f} and NMSE {found['floor']:.2f}"
-    )
-
-
 def _shown_pairs(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Every pair while they are few, else those with the baseline."""
     pairs = document["pairs"]
@@ -125,8 +88,8 @@ def _pairs(document: Mapping[str, Any], pairs: Sequence[Mapping[str, Any]]) -> T
         (
             pair["first"],
             pair["second"],
-            *_interval(pair["spearman"]),
-            *_interval(pair["kendall"]),
+            *estimated(pair["spearman"]),
+            *estimated(pair["kendall"]),
             f"{pair['flips']:,}",
             share(pair["flips"] / pair["n_steps"] if pair["n_steps"] else 0.0),
         )
@@ -141,16 +104,6 @@ def _pairs(document: Mapping[str, Any], pairs: Sequence[Mapping[str, Any]]) -> T
 
 def _has_intervals(pairs: Sequence[Mapping[str, Any]]) -> bool:
     return any(p["spearman"] is not None and p["spearman"]["low"] is not None for p in pairs)
-
-
-def _interval(estimate: Mapping[str, Any] | None) -> tuple[str, str]:
-    """An estimate and its interval; "-" where undefined."""
-    if estimate is None:
-        return "-", "-"
-    value = f"{estimate['value']:.3f}"
-    if estimate["low"] is None:
-        return value, "-"
-    return value, f"{estimate['low']:.3f} to {estimate['high']:.3f}"
 
 
 def _worst(pair: Mapping[str, Any], most: int) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO, TypeAlias
 from unicodedata import combining, east_asian_width
@@ -13,7 +13,7 @@ from accredit.views.plain import one_line, shorten, visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Blocks", "Line", "Table", "number", "plain", "share", "show", "signed"]
+__all__ = ["Blocks", "Line", "Table", "estimated", "number", "plain", "share", "show", "signed"]
 
 WIDEST = 60  # characters of a cell that holds somebody's text
 
@@ -69,6 +69,22 @@ def number(value: float | None, digits: int = 4) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
+
+
+def estimated(found: Mapping[str, float | None] | None) -> tuple[str, str]:
+    """Return an estimate and its 95 % interval, three digits; "-" where undefined.
+
+    Args:
+        found: ``value``, ``low`` and ``high``.
+
+    Example:
+        >>> estimated({"value": 0.5, "low": 0.25, "high": 0.75}), estimated(None)
+        (('0.500', '0.250 to 0.750'), ('-', '-'))
+    """
+    if found is None:
+        return "-", "-"
+    low, high = found["low"], found["high"]
+    return f"{found['value']:.3f}", "-" if low is None or high is None else f"{low:.3f} to {high:.3f}"
 
 
 def share(value: float | None) -> str:
