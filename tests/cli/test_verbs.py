@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import accredit as ac
+from accredit.store import save_truth
+from tests.against.made import truth_rows
 from tests.cli.conftest import records
 from tests.views.test_report import Page
 
@@ -121,6 +123,39 @@ def test_report_writes_a_page_and_prints_its_path(accredit, file, tmp_path):
     assert (0, f"{out}\n") == (done.code, done.out)
     assert out.read_text().lstrip().lower().startswith("<!doctype html>")
     assert str(out) == accredit("report", file, "-m", "grpo", "-o", out, "--json").json()["report"]
+
+
+@pytest.fixture
+def truth(file, tmp_path):
+    """True advantages of the rollouts in ``file``."""
+    batch = ac.read(file)
+    return save_truth(truth_rows(batch, ac.assign(batch, "gigpo").steps), tmp_path / "truth.jsonl")
+
+
+def test_report_shows_methods_against_a_truth_with_the_numbers_of_compare(accredit, file, truth, tmp_path):
+    out = tmp_path / "page.html"
+    assert 0 == accredit("report", file, "-m", "grpo", "-m", "gigpo", "--truth", truth, "-o", out).code
+    index = Page(out).block("index")
+    compared = accredit("compare", file, "-m", "grpo", "-m", "gigpo", "--truth", truth, "--json").json()
+    theirs = {row["label"]: row for row in compared["truth"]["rows"]}
+    for row in index.head["truth"]["rows"]:
+        other = theirs[index.head["methods"][row["m"]]["label"]]
+        for name in ("rank", "sign", "bias", "nmse", "tau"):
+            assert (other[name] and list(other[name].values())) == row[name]
+    assert 24 == index.head["truth"]["steps"] == len(index.arrays["truth"])
+
+
+def test_report_refuses_a_truth_of_others_before_the_methods_run(
+    accredit, file, truth, write, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(ac, "compare", None)
+    others = write([{**record, "id": f"x{record['id']}"} for record in records()], "others.jsonl")
+    done = accredit("report", others, "-m", "grpo", "--truth", truth, "-o", tmp_path / "page.html")
+    assert (3, True) == (done.code, "its rollouts are others, 'g0r0' for one" in done.err)
+    done = accredit(
+        "report", file, "-m", "grpo", "--truth", tmp_path / "no.parquet", "-o", tmp_path / "x.html"
+    )
+    assert (3, True) == (done.code, "no.parquet" in done.err)
 
 
 # -- show -----------------------------------------------------------------------------------------
@@ -269,6 +304,15 @@ def test_demo_opens_the_report_when_told(accredit, tmp_path, monkeypatch):
     assert [(tmp_path / "report.html").as_uri()] == opened
     assert {"grpo", "gigpo"} <= {m["label"] for m in found["comparison"]["methods"]}
     assert set(found["lacking"]).isdisjoint(m["label"] for m in found["comparison"]["methods"])
+    index = Page(tmp_path / "report.html").block("index")
+    shown = {index.head["methods"][row["m"]]["label"]: row for row in index.head["truth"]["rows"]}
+    theirs = {row["label"]: row for row in found["comparison"]["truth"]["rows"]}
+    assert {label: list(theirs[label]["rank"].values()) for label in shown} == {
+        label: row["rank"] for label, row in shown.items()
+    }
+    ranks = [row["rank"][0] for row in shown.values()]
+    assert (sorted(ranks, reverse=True), 8) == (ranks, len(ranks))
+    assert index.arrays["truth_sure"].all()
 
 
 def test_report_tells_what_check_tells(accredit, write, tmp_path):
@@ -297,7 +341,7 @@ def test_methods_takes_the_options_of_a_file_only_with_one(accredit):
     assert (2, True) == (done.code, "--for FILE" in done.err)
 
 
-def test_report_refuses_a_name_before_the_methods_run(accredit, file, tmp_path, monkeypatch):
-    monkeypatch.setattr(ac, "compare", None)
+def test_report_refuses_a_name_before_the_rollouts_are_read(accredit, file, tmp_path, monkeypatch):
+    monkeypatch.setattr(ac, "read", None)
     done = accredit("report", file, "-m", "grpo", "-o", tmp_path / "x.txt")
     assert (3, True) == (done.code, "Write x.html" in done.err)

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import accredit as ac
 from accredit.views import report
-from tests.views.made import hostile_records, made, records, token_result, value_result
+from tests.against.made import truth_rows
+from tests.views.made import HOSTILE, hostile_records, made, records, token_result, value_result
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -29,6 +31,7 @@ FIRST_PAINT_MS = 1000
 GROUP_OPENS_MS = 100
 MOST_NODES = 3000
 VIEWS = ("overview", "matrix", "waterfall", "parts", "tokens", "compare", "health")
+TRUE_VIEWS = (*VIEWS, "truth")
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +70,19 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         token_result(batch),
     ]
     return report(results, tmp_path_factory.mktemp("small") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def true(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three methods against continuations of most steps, near the second, with a hostile header."""
+    batch = made(groups=6, rollouts=16, steps=12)
+    credits = [ac.assign(batch, "gigpo"), value_result(batch), token_result(batch)]
+    noise = np.random.default_rng(2).normal(0, 0.1, batch.n_steps)
+    header = {"kind": "monte_carlo", "continuations": 32, "verdict": HOSTILE[2]}
+    truth = truth_rows(
+        batch, credits[1].steps + noise, se=0.1, n=32, source="monte_carlo", drop=range(3), header=header
+    )
+    return report(credits, tmp_path_factory.mktemp("true") / "report.html", truth=truth)
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +137,17 @@ class Visit:
 
     def nodes(self) -> int:
         return int(self.page.evaluate("document.querySelectorAll('*').length"))
+
+
+def column(table: Any, number: int) -> list[str]:
+    """Texts of the cells under a heading; the method is heading 0."""
+    return [str(x) for x in table.locator(f"tbody tr td:nth-child({number + 1})").all_inner_texts()]
+
+
+def told_by_axe(visit: Visit, axe: str) -> list[tuple[str, list[str]]]:
+    """Violations with their first places."""
+    found = visit.page.evaluate(f"{axe}; axe.run(document, {{resultTypes: ['violations']}})")
+    return [(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in found["violations"]]
 
 
 def test_every_view_is_reached_by_keyboard_in_silence(browser: Any, small: Path):
@@ -230,9 +257,7 @@ def test_what_a_link_names_and_the_report_lacks_is_said(browser: Any, small: Pat
 def test_axe_finds_nothing(browser: Any, small: Path, axe: str, view: str, theme: str):
     with Visit(browser, small, theme, f"#/r/g01-r00/s/2?m=tokenwise&view={view}") as visit:
         visit.settle()
-        found = visit.page.evaluate(f"{axe}; axe.run(document, {{resultTypes: ['violations']}})")
-        told = [(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in found["violations"]]
-        assert told == []
+        assert told_by_axe(visit, axe) == []
 
 
 def test_axe_finds_nothing_in_tables_help_and_a_narrow_window(browser: Any, small: Path, axe: str):
@@ -242,8 +267,90 @@ def test_axe_finds_nothing_in_tables_help_and_a_narrow_window(browser: Any, smal
         for key in ("", "?"):
             if key:
                 visit.press(key)
-            found = visit.page.evaluate(f"{axe}; axe.run(document, {{resultTypes: ['violations']}})")
-            assert [(v["id"], v["nodes"][0]["html"][:160]) for v in found["violations"]] == []
+            assert told_by_axe(visit, axe) == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("view", TRUE_VIEWS)
+def test_axe_finds_nothing_beside_a_truth(browser: Any, true: Path, axe: str, view: str, theme: str):
+    with Visit(browser, true, theme, f"#/r/g01-r00/s/2?m=gigpo&view={view}") as visit:
+        visit.settle()
+        assert told_by_axe(visit, axe) == []
+
+
+def test_the_truth_is_a_table_best_first_that_its_headings_sort(browser: Any, true: Path):
+    with Visit(browser, true) as visit:
+        visit.page.locator("nav.tabs a", has_text="Truth").focus()
+        visit.press("Enter")
+        assert "values has the highest rank correlation with the truth: 0." in visit.title
+        table = visit.page.locator("table.near")
+        names = table.locator("tbody th")
+        shown = names.all_inner_texts()
+        assert shown[0] == "values"
+        ranks = [float(x.split()[0].replace("−", "-")) for x in column(table, 1)]
+        assert sorted(ranks, reverse=True) == ranks
+        assert all(" to " in cell for cell in column(table, 1))
+        assert table.locator("th[aria-sort=descending]").inner_text().startswith("rank correlation")
+        nmse = table.locator("thead button", has_text="NMSE")
+        nmse.focus()
+        visit.press("Enter")
+        assert table.locator("th[aria-sort=ascending]").inner_text().startswith("NMSE")
+        sizes = [float(x.split()[0]) for x in column(table, 4)]
+        assert sorted(sizes) == sizes
+        visit.press("Enter")
+        assert sizes[::-1] == [float(x.split()[0]) for x in column(table, 4)]
+        note = visit.page.locator("main .note").first.inner_text()
+        assert "3 steps have no known truth." in note
+        assert "32 continuations a side" in note
+        assert HOSTILE[2] in note
+        assert visit.page.evaluate("window.pwned") is None
+        assert visit.said == []
+
+
+def test_a_row_of_the_truth_chooses_its_method_and_a_step_its_turn(browser: Any, true: Path):
+    with Visit(browser, true, hash_="#/?m=gigpo&view=truth") as visit:
+        visit.page.locator("table.near tbody button", has_text="tokenwise").click()
+        assert "m=tokenwise" in visit.hash()
+        assert "furthest from the truth" in visit.page.locator("table.steps caption").last.inner_text()
+        visit.page.locator("main table.steps").last.locator("tbody a").first.click()
+        visit.settle()
+        assert "view=waterfall" in visit.hash()
+        visit.press("Escape", "Escape")
+        assert "view=overview" in visit.hash()
+
+
+def test_each_turn_has_its_true_advantage_and_wrong_signs_are_marked(browser: Any, true: Path):
+    with Visit(browser, true, hash_="#/r/g00-r00/s/0?m=gigpo&view=waterfall") as visit:
+        visit.settle()
+        turns = visit.page.locator(".turn .turn-true")
+        assert [x.inner_text().split()[-1] for x in turns.all()[:3]] == ["unknown"] * 3
+        assert "truth" in visit.page.locator(".detail .credits tr.true").inner_text()
+        visit.page.goto(visit.url + "#/?m=tokenwise&view=truth")
+        visit.settle()
+        rows = visit.page.locator("main table.steps").last.locator("tbody tr")
+        rows.filter(has=visit.page.locator(".miss[title='wrong sign']")).locator("a").first.click()
+        visit.settle()
+        chosen = visit.page.locator(".turn.chosen")
+        assert chosen.locator(".turn-value .miss").count() == 1
+        assert "wrong sign" in visit.page.locator(".detail .credits tr.chosen .miss").inner_text()
+        marked = visit.page.locator(".turn .miss[title='wrong sign']").count()
+        assert f"wrong sign on {marked}" in visit.page.locator("main .legends").inner_text().splitlines()
+        assert "true advantage" in visit.page.locator("[role=status].hidden").inner_text()
+        visit.page.locator(".figure-tools button", has_text="Table").click()
+        assert "true advantage" in visit.page.locator("table.numbers thead").inner_text()
+        assert visit.said == []
+
+
+def test_without_a_truth_nothing_speaks_of_one(browser: Any, small: Path):
+    with Visit(browser, small, hash_="#/r/g01-r00/s/2?m=gigpo&view=truth") as visit:
+        visit.settle()
+        assert "Truth" not in visit.page.locator("nav.tabs").inner_text()
+        assert visit.page.locator("nav.tabs a[aria-current=page]").inner_text() == "Turn waterfall"
+        for view in VIEWS:
+            visit.page.goto(visit.url + f"#/r/g01-r00/s/2?m=gigpo&view={view}")
+            visit.settle()
+            assert visit.page.locator(".turn-true, .miss, .missed, .near, tr.true").count() == 0
+        assert visit.said == []
 
 
 def test_residual_is_hatched_where_the_bars_do_not_add_up(browser: Any, small: Path):

@@ -49,10 +49,9 @@ def command(out: str, opened: bool | None, as_json: bool) -> None:
 
     batch = ac.read(samples.path("textworld"))
     able, lacking = _methods(batch)
-    found = compared_quietly(
-        batch, Settings(tuple(able), {}, {"seed": 0}), truth=samples.truth_path("textworld")
-    )
-    path = _report(found, Path(out))
+    truth = samples.truth_path("textworld")
+    found = compared_quietly(batch, Settings(tuple(able), {}, {"seed": 0}), truth=truth)
+    path = _report(found, truth, Path(out))
     _show(found, lacking, path, as_json=as_json)
     if _desktop() if opened is None else opened:
         webbrowser.open(path.resolve().as_uri())
@@ -65,14 +64,15 @@ def _methods(batch: Batch) -> tuple[list[str], dict[str, list[str]]]:
     return list(SHOWN), {id: needs for id, needs in runnable(batch).items() if needs}
 
 
-def _report(found: Comparison, folder: Path) -> Path:
+def _report(found: Comparison, truth: Path | None, folder: Path) -> Path:
     left = ", ".join(row.label for row in found.rows[REPORTED:])
     if left:
         note(f"the report shows the first {REPORTED} methods; not in it: {left}")
     reported = [found.credits[row.label] for row in found.rows[:REPORTED]]
     folder.mkdir(parents=True, exist_ok=True)
     title = "SmolLM2-135M in TextWorld games"
-    return ac.report(reported, folder / "report.html", title=title, findings=ac.check(reported[0].batch))
+    checked = ac.check(reported[0].batch)
+    return ac.report(reported, folder / "report.html", title=title, findings=checked, truth=truth)
 
 
 def _show(found: Comparison, lacking: dict[str, list[str]], path: Path, *, as_json: bool) -> None:

@@ -31,23 +31,42 @@ __all__ = ["command"]
     type=click.Choice(["full", "preview"]),
     help="Whole texts, or their beginnings; default: full up to 20 MB.",
 )
+@click.option(
+    "--truth",
+    metavar="FILE",
+    type=click.Path(),
+    help="True advantages of these steps (accredit.truth/1): each method, and each step, beside them.",
+)
 @click.option("--title", help="The line above the first sentence.")
 @as_json
-def command(file: str, run: Settings, output: str, text: Any, title: str | None, as_json: bool) -> int:
+def command(
+    file: str,
+    run: Settings,
+    output: str,
+    text: Any,
+    truth: str | None,
+    title: str | None,
+    as_json: bool,
+) -> int:
     """Write an HTML report of one or more methods; it opens by double click, offline.
 
     Exit code 1: a method could not run.
     """
+    from accredit.against import truth_of
     from accredit.views.write import check_target
 
     refuse_input(output, file)
+    check_target(output)
     batch = rollouts_of(file, run)
     check_target(output, len(batch))
+    table = None if truth is None else truth_of(batch, truth)
     found = compared_quietly(batch, run, n_boot=0)
     for missing in found.unable:
         note(f"{missing.label} could not run: {missing.reason}")
     health = ac.check(batch, key=run.keywords["key"])
-    path = ac.report(list(found.credits.values()), output, text=text, title=title, findings=health)
+    path = ac.report(
+        list(found.credits.values()), output, text=text, title=title, findings=health, truth=table
+    )
     if as_json:
         unable = {u.label: u.reason for u in found.unable}
         size = path.stat().st_size

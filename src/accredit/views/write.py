@@ -11,12 +11,13 @@ import numpy as np
 
 from accredit.errors import ParamError, StoreError
 from accredit.store.atomic import atomic_file
-from accredit.typing import Ints
+from accredit.typing import Array, Ints
 from accredit.views.blocks import Block, pack
 from accredit.views.contrast import contrasts
 from accredit.views.explanations import explained_steps
 from accredit.views.headline import concentrations
 from accredit.views.health import health
+from accredit.views.judged import Judged, judged, truth_arrays, truth_head
 from accredit.views.page import write_page
 from accredit.views.payload import (
     Detail,
@@ -30,6 +31,7 @@ from accredit.views.plain import one_line
 from accredit.views.sheet import Sheet, sheet_of
 
 if TYPE_CHECKING:
+    from accredit.against import TruthLike
     from accredit.data import Credit, Finding
 
 __all__ = ["check_target", "report"]
@@ -48,6 +50,7 @@ def report(
     title: str | None = None,
     decode: Callable[[int], str] | None = None,
     findings: Iterable[Finding] | None = None,
+    truth: TruthLike | None = None,
 ) -> Path:
     """Write results as an HTML report that opens by double click and needs no network.
 
@@ -60,12 +63,15 @@ def report(
         decode: token id -> its text, for the token strip; None shows ids.
         findings: what `check` says of the rollouts; None: only what reading and the methods noticed,
             and the report says so.
+        truth: true advantages of these steps, or some (a Truth, or a file of schema
+            ``accredit.truth/1``): each method beside them, with the numbers of `compare`, and each step.
 
     Returns:
         The file to open.
 
     Raises:
         ParamError: results over different rollouts, none, or too many.
+        DataError: if the truth cannot be read, or knows no step of these rollouts.
         StoreError: if the name does not end in ``.html``, or the file cannot be written.
 
     Example:
@@ -80,26 +86,27 @@ def report(
         raise ParamError(f"text must be 'full' or 'preview', got {text!r}", code="ACC824")
     sheet = sheet_of(results)
     target = Path(path)
-    given = None if findings is None else tuple(findings)
-    writer = _Writer(sheet, title or _title(sheet), decode, given)
     check_target(target, len(sheet.ids))
+    given = None if findings is None else tuple(findings)
+    found = None if truth is None else judged(sheet, truth)
+    writer = _Writer(sheet, title or _title(sheet), decode, given, found)
     if len(sheet.ids) > FOLDER_PAST:
         return _write_folder(writer, target, text)
     return _write_file(writer, target, text)
 
 
-def check_target(path: str | Path, rollouts: int) -> None:
+def check_target(path: str | Path, rollouts: int | None = None) -> None:
     """Refuse a name that a report of so many rollouts cannot have, before anything is computed.
 
     Args:
         path: the file to write.
-        rollouts: that the report is to hold.
+        rollouts: that the report is to hold; None where they are not read yet.
 
     Raises:
         StoreError: if the name does not end in ``.html``; past 10,000 rollouts it may have no ending.
     """
     target = Path(path)
-    folder = ("",) if rollouts > FOLDER_PAST else ()
+    folder = ("",) if rollouts is None or rollouts > FOLDER_PAST else ()
     if target.suffix.lower() not in (".html", ".htm", *folder):
         raise StoreError(
             f"a report is an HTML file, and the name {target.name!r} does not end in .html",
@@ -117,6 +124,12 @@ class _Writer:
     title: str
     decode: Callable[[int], str] | None
     findings: tuple[Finding, ...] | None
+    truth: Judged | None = None
+
+    def arrays(self, sheet: Sheet) -> dict[str, Array]:
+        """Return the arrays of a page's index block."""
+        more = {} if self.truth is None else truth_arrays(sheet, self.truth)
+        return index_arrays(sheet) | more
 
 
 def _write_file(writer: _Writer, target: Path, text: TextMode | None, notice: str = "") -> Path:
@@ -130,7 +143,7 @@ def _write_file(writer: _Writer, target: Path, text: TextMode | None, notice: st
         blocks = _blocks(writer, head, mode, None)
     assert blocks is not None
     head["textNote"] = _text_note(mode, chosen=text is not None)
-    index = pack(Block(head, index_arrays(writer.sheet)))
+    index = pack(Block(head, writer.arrays(writer.sheet)))
     _write_whole(target, write_page(writer.title, index, blocks))
     return target
 
@@ -145,7 +158,7 @@ def _blocks(
     writer: _Writer, head: dict[str, Any], mode: TextMode, most: int | None
 ) -> list[tuple[str, str]] | None:
     """Return all blocks but the index, or None as soon as they are over ``most`` characters."""
-    linked = {s for pair in head["pairs"] for s in pair["worst"]}
+    linked = {s for steps in _linked(head) for s in steps}
     detail = Detail(mode, writer.decode, explained_steps(writer.sheet, linked))
     blocks = [("words", pack(words_block(writer.sheet)))]
     size = len(blocks[0][1])
@@ -177,9 +190,21 @@ def _head(writer: _Writer, notice: str = "") -> dict[str, Any]:
         "facts": _facts(sheet, reward, ok),
         "agents": list(sheet.texts("agent").words),
     }
+    if writer.truth is not None:
+        head["truth"] = truth_head(sheet, writer.truth)
     for group, name in zip(head["groups"], _distinct(sheet.names), strict=True):
         group["name"] = name
     return head
+
+
+def _tops(head: dict[str, Any]) -> list[list[int]]:
+    """The most decisive steps of each method."""
+    return [method["top"] for method in head["methods"]]
+
+
+def _linked(head: dict[str, Any]) -> list[list[int]]:
+    """The steps on which methods differ most, from each other and from the truth."""
+    return [*(pair["worst"] for pair in head["pairs"]), *head.get("truth", {}).get("worst", [])]
 
 
 def _group(sheet: Sheet, g: int, reward: Any, ok: Any) -> dict[str, Any]:
@@ -265,10 +290,8 @@ def _write_index(writer: _Writer, folder: Path, pages: Sequence[str]) -> Path:
     picked = _sampled(sheet, head)
     small = sheet.pick(picked)
     where = {int(s): i for i, s in enumerate(_steps_of(sheet, picked))}
-    for method in head["methods"]:
-        method["top"] = [where[s] for s in method["top"]]
-    for pair in head["pairs"]:
-        pair["worst"] = [where[s] for s in pair["worst"]]
+    for steps in (*_tops(head), *_linked(head)):
+        steps[:] = [where[s] for s in steps]
     for finding in head["health"]["findings"]:
         finding["link"] = None
     names = _distinct(sheet.names)
@@ -281,7 +304,7 @@ def _write_index(writer: _Writer, folder: Path, pages: Sequence[str]) -> Path:
         f"{len(sheet.ids):,} rollouts: this page holds the statistics of all of them; "
         "a group opens in the page of its part."
     )
-    arrays = index_arrays(small)
+    arrays = writer.arrays(small)
     # Groups keep their places; those without a linked rollout are empty here.
     rows = np.searchsorted(picked, sheet.first_G1)
     arrays["first"] = rows.astype(np.int32)
@@ -294,8 +317,7 @@ def _write_index(writer: _Writer, folder: Path, pages: Sequence[str]) -> Path:
 
 def _sampled(sheet: Sheet, head: dict[str, Any]) -> Ints:
     """Return the rollouts of all linked steps, and some more for the scatter, in sheet order."""
-    linked = [s for method in head["methods"] for s in method["top"]]
-    linked += [s for pair in head["pairs"] for s in pair["worst"]]
+    linked = [s for steps in (*_tops(head), *_linked(head)) for s in steps]
     rollouts = sheet.rollout_S[np.array(linked, int)]
     more = np.random.default_rng(0).choice(len(sheet.ids), SAMPLED_ROLLOUTS, replace=False)
     return np.unique(np.concatenate([rollouts, more]))

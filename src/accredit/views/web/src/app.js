@@ -2,7 +2,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { html } from "./html.js";
 import { count, signed } from "./format.js";
 import { listen } from "./keys.js";
-import { VIEWS, completed, hashOf, placeOf } from "./route.js";
+import { completed, hashOf, placeOf, viewsOf } from "./route.js";
 import { open } from "./store.js";
 import { Sidebar } from "./sidebar.js";
 import { Overview } from "./overview.js";
@@ -11,15 +11,16 @@ import { Waterfall } from "./waterfall.js";
 import { Parts } from "./parts.js";
 import { Tokens } from "./tokens.js";
 import { Compare } from "./compare.js";
+import { Truth } from "./truth.js";
 import { Health } from "./health.js";
 import { Detail } from "./detail.js";
 import { Help } from "./help.js";
 
 const TITLES = {
   overview: "Overview", matrix: "Group matrix", waterfall: "Turn waterfall", parts: "Parts", tokens: "Tokens",
-  compare: "Methods", health: "Data health",
+  compare: "Methods", truth: "Truth", health: "Data health",
 };
-const PICTURES = { overview: Overview, matrix: Matrix, waterfall: Waterfall, parts: Parts, tokens: Tokens, compare: Compare, health: Health };
+const PICTURES = { overview: Overview, matrix: Matrix, waterfall: Waterfall, parts: Parts, tokens: Tokens, compare: Compare, truth: Truth, health: Health };
 const WITH_STEP = new Set(["matrix", "waterfall", "parts", "tokens", "compare"]);
 
 // The reader's own settings; a file:// page may have no storage.
@@ -108,7 +109,7 @@ function stepMover(model, place, go) {
   };
 }
 
-const UP = { parts: "waterfall", tokens: "waterfall", waterfall: "matrix", matrix: "overview", compare: "overview", health: "overview" };
+const UP = { parts: "waterfall", tokens: "waterfall", waterfall: "matrix", matrix: "overview", compare: "overview", truth: "overview", health: "overview" };
 
 function useKeys(ui, latest) {
   useEffect(() => {
@@ -152,10 +153,15 @@ function useTheme() {
   return [theme, setTheme];
 }
 
+function told(model, step) {
+  const value = model.trueOf(step);
+  return value === null ? "" : `, true advantage ${signed(value)}`;
+}
+
 function spoken(model, place) {
   if (place.r === null || place.s === null || model.length(place.r) === 0) return "";
   const step = model.start[place.r] + place.s;
-  return `Rollout ${model.ids[place.r]}, step ${place.s} of ${model.length(place.r)}, ${model.action(step)}, credit ${signed(model.credit(place.m)[step])}`;
+  return `Rollout ${model.ids[place.r]}, step ${place.s} of ${model.length(place.r)}, ${model.action(step)}, credit ${signed(model.credit(place.m)[step])}${told(model, step)}`;
 }
 
 export function App({ model }) {
@@ -184,7 +190,7 @@ export function App({ model }) {
     <header class="top">
       <a class="brand" href=${hashOf(model, { ...place, g: null, r: null, s: null, view: "overview" })}><span class="brand-mark" aria-hidden="true"><i></i><i></i></span>accredit</a>
       <nav class="tabs" aria-label="Views">
-        ${VIEWS.filter((v) => v !== "compare" || model.methods.length > 1).map((view) => html`
+        ${viewsOf(model).map((view) => html`
           <a href=${hashOf(model, completed(model, { ...place, view }))} aria-current=${place.view === view ? "page" : null}>${TITLES[view]}</a>`)}
       </nav>
       <div class="choices">

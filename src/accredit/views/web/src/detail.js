@@ -1,7 +1,7 @@
 // The chosen step: what was seen and done, every method's credit, the arithmetic, and its twins.
 import { html } from "./html.js";
 import { clip, count, number, signed } from "./format.js";
-import { Chip, stepHref } from "./steplist.js";
+import { Chip, TrueChip, stepHref } from "./steplist.js";
 
 const MOST_TWINS = 12;
 const OPEN_UP_TO = 1200;
@@ -16,11 +16,21 @@ function Text({ name, text, open }) {
   return html`<details open=${open} class="said"><summary>${name}<small>${count(text.length, "character")}</small></summary><pre tabindex="0">${text.replace(/\n\s*\n\s*\n/g, "\n\n")}</pre></details>`;
 }
 
+// The true advantage, and how sure it is.
+function True({ model, step }) {
+  if (!model.truth) return null;
+  const value = model.trueOf(step);
+  const se = value !== null && model.arrays.truth_se ? model.arrays.truth_se[step] : 0;
+  const said = value === null ? "not known of this step" : model.arrays.truth_sure[step] < 2 ? "too near 0 for its sign to be judged" : "true advantage, reward units";
+  return html`<tr class="true"><th scope="row">truth</th><td class="mini"><small>${said}${se > 0 && `, standard error ${number(se)}`}</small></td><td class="num"><${TrueChip} model=${model} step=${step} /></td></tr>`;
+}
+
 function Credits({ model, place, step, go }) {
-  return html`<table class="credits"><caption class="hidden">Credit of this step under each method</caption><tbody>${model.methods.map((method, m) => {
+  return html`<table class="credits"><caption class="hidden">Credit of this step under each method</caption><tbody><${True} model=${model} step=${step} />${model.methods.map((method, m) => {
     const value = model.credit(m)[step];
     const share = Math.min(Math.abs(value) / method.end, 1) * 50;
-    return html`<tr key=${m} class=${m === place.m ? "chosen" : ""}><th scope="row"><button type="button" class="plain" aria-pressed=${m === place.m} onClick=${() => go({ m, vs: m === place.vs ? place.m : place.vs })}>${method.label}</button></th>
+    const miss = model.miss(m, step);
+    return html`<tr key=${m} class=${m === place.m ? "chosen" : ""}><th scope="row"><button type="button" class="plain" aria-pressed=${m === place.m} onClick=${() => go({ m, vs: m === place.vs ? place.m : place.vs })}>${method.label}</button>${miss && html` <small class="miss">${miss === "no credit" ? "○" : "✗"} ${miss}</small>`}</th>
       <td class="mini"><svg width="100%" height="16" aria-hidden="true"><line class="zero" x1="50%" x2="50%" y1="0" y2="16" /><rect class=${value > 0 ? "up" : "down"} x=${`${value < 0 ? 50 - share : 50}%`} width=${`${share}%`} y="3" height="10" /></svg></td>
       <td class="num"><${Chip} value=${value} end=${method.end} /></td></tr>`;
   })}</tbody></table>`;

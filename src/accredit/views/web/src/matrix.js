@@ -3,6 +3,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { clip, count, glyph, number, shade, signed } from "./format.js";
 import { Figure, Scale } from "./figure.js";
+import { trueCells, trueColumns } from "./steplist.js";
 import { useWindow } from "./virtual.js";
 
 const ROW = 30;
@@ -46,8 +47,9 @@ function label(model, step, r, t, extra) {
 function Cell({ model, step, r, t, m, cell, wide, sharedHere, sameAsChosen, chosen, pick, columns }) {
   const value = model.credit(m)[step];
   const prefix = model.isPrefix(r, t);
-  const marks = [`cell ${shade(value, model.end(m))}`, sharedHere && "shared", sameAsChosen && "same", chosen && "chosen", prefix && "prefix"];
-  const extra = (prefix ? ", shared with the parent" : "") + (sharedHere ? ", same state as in another rollout" : "");
+  const missed = !prefix && model.miss(m, step) === "wrong sign";
+  const marks = [`cell ${shade(value, model.end(m))}`, sharedHere && "shared", sameAsChosen && "same", chosen && "chosen", prefix && "prefix", missed && "missed"];
+  const extra = (prefix ? ", shared with the parent" : "") + (sharedHere ? ", same state as in another rollout" : "") + (missed ? ", wrong sign" : "");
   const shown = prefix ? "┄" : wide ? `${glyph(value)} ${signed(value, 2)}` : glyph(value);
   const told = label(model, step, r, t, extra);
   return html`<div role="gridcell" class=${marks.filter(Boolean).join(" ")} aria-colindex=${t + 3} aria-selected=${chosen}
@@ -121,16 +123,16 @@ export function Matrix({ model, place, go, shared }) {
   const nShared = [...shared.values()].reduce((n, list) => n + list.length, 0);
   const total = rows.reduce((n, r) => n + model.length(r), 0);
   const table = () => ({
-    columns: ["rollout", "reward", "step", "action", "credit", "same state in other rollouts"],
+    columns: ["rollout", "reward", "step", "action", "credit", "same state in other rollouts", ...trueColumns(model)],
     rows: rows.flatMap((r) => Array.from({ length: model.length(r) }, (_, t) => {
       const step = model.start[r] + t;
       const twins = shared.get(state[step]) ?? [];
-      return [model.ids[r], model.reward(r), t, model.action(step), model.credit(m)[step], new Set(twins.map((s) => model.rolloutOf[s]).filter((x) => x !== r)).size];
+      return [model.ids[r], model.reward(r), t, model.action(step), model.credit(m)[step], new Set(twins.map((s) => model.rolloutOf[s]).filter((x) => x !== r)).size, ...trueCells(model, m, step)];
     })),
   });
   return html`<${Figure} name="matrix" title=${finding(model, g, m)} table=${table}
     note=${`${model.groups[g].name}: ${count(rows.length, "rollout")}, ${count(total, "step")}; ${count(nShared, "step")} stand in a state that another rollout shares. Rows by reward, best first; cell = credit under ${model.methods[m].label}.`}
-    legend=${html`<div class="legends"><${Scale} end=${model.end(m)} /><span class="legend-mark"><i class="cell z shared"></i> same state as in another row${model.arrays.parent ? html` <i class="cell z prefix">┄</i> drawn at its parent` : ""}</span></div>`}>
+    legend=${html`<div class="legends"><${Scale} end=${model.end(m)} /><span class="legend-mark"><i class="cell z shared"></i> same state as in another row${model.arrays.parent ? html` <i class="cell z prefix">┄</i> drawn at its parent` : ""}${model.truth ? html` <i class="cell z missed"></i> wrong sign against the truth` : ""}</span></div>`}>
     <div class="grid-box scroll" ref=${view.ref} onScroll=${(e) => { view.onScroll(e); cols.setLeft(e.currentTarget.scrollLeft); }} style=${{ maxHeight: "64vh" }}>
       <div role="grid" ref=${grid} aria-label=${`Credit of ${model.groups[g].name}`} aria-rowcount=${rows.length + 1} aria-colcount=${longest + 2} onKeyDown=${onKeyDown} class="grid"
         style=${{ width: `${LABEL + longest * cols.cell}px`, height: `${(rows.length + 1) * ROW}px` }}>

@@ -10,6 +10,7 @@ export class Model {
     this.ids = head.ids;
     this.start = arrays.start;
     this.first = arrays.first;
+    this.truth = head.truth ?? null;
     this.nRollouts = this.ids.length;
     this.nSteps = this.start[this.nRollouts];
     this.rolloutOf = new Int32Array(this.nSteps);
@@ -30,6 +31,17 @@ export class Model {
   credit(m) { return this.arrays[`credit.${m}`]; }
 
   end(m) { return this.methods[m].end; }
+
+  // True advantage of a step; null where it is not known.
+  trueOf(step) { return this.truth && this.arrays.truth_sure[step] ? this.arrays.truth[step] : null; }
+
+  // How a method misses a true advantage whose sign is clear: "wrong sign", "no credit", or "".
+  miss(m, step) {
+    if (!this.truth || this.arrays.truth_sure[step] < 2) return "";
+    const value = this.credit(m)[step];
+    if (value === 0) return "no credit";
+    return value > 0 === this.arrays.truth[step] > 0 ? "" : "wrong sign";
+  }
 
   reward(r) { return this.arrays.reward_ok[r] ? this.arrays.reward[r] : null; }
 

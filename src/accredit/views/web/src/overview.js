@@ -4,6 +4,7 @@ import { clip, count, number, percent, range } from "./format.js";
 import { hashOf } from "./route.js";
 import { Scale } from "./figure.js";
 import { StepTable } from "./steplist.js";
+import { nearest } from "./truth.js";
 
 const MOST_GROUPS = 60;
 
@@ -67,6 +68,7 @@ export function Overview({ model, place }) {
     <p class="report-title">${model.head.title}</p>
     <h1 id="title-overview" class="headline">${sentence(model, m)}</h1>
     <p class="note">${interval(model, m)}</p>
+    ${model.truth && html`<p class="note">${nearest(model)}; ${count(model.truth.steps, "step")} judged. <a href=${hashOf(model, { ...place, view: "truth" })}>All methods against the truth</a></p>`}
     <div class="facts">
       ${model.head.facts.map(([value, label]) => html`<div class="fact"><b>${Number.isInteger(value) ? value.toLocaleString("en-US") : number(value)}</b><span>${label}</span></div>`)}
     </div>

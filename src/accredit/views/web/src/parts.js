@@ -4,7 +4,8 @@ import { html } from "./html.js";
 import { clip, count, percent, signed } from "./format.js";
 import { Figure } from "./figure.js";
 import { percentScale } from "./axis.js";
-import { Turns } from "./turns.js";
+import { Misses, Turns } from "./turns.js";
+import { trueCells, trueColumns } from "./steplist.js";
 
 function stack(model, group, place) {
   const { g, r, m } = place;
@@ -55,13 +56,14 @@ export function Parts({ model, place, group }) {
   if (!s) return html`<p class="note">Opening the group …</p>`;
   const rows = s.rows.map((row) => ({ ...row, bar: html`<${Bar} scale=${scale} parts=${row.parts} />` }));
   const table = () => ({
-    columns: ["step", "action", "credit", ...s.names],
-    rows: s.rows.map((row) => [row.t, model.action(row.step), row.value, ...row.parts]),
+    columns: ["step", "action", "credit", ...s.names, ...trueColumns(model)],
+    rows: s.rows.map((row) => [row.t, model.action(row.step), row.value, ...row.parts, ...trueCells(model, place.m, row.step)]),
   });
   const chosen = place.s === null ? null : s.rows[place.s];
   return html`<${Figure} name="parts" title=${title(s, clip(model.ids[place.r], 40))} table=${table}
     note=${`${method.label}: ${count(s.rows.length, "turn")}; share of the sum of absolute parts. The parts of a turn add up to its credit.`}
     legend=${html`<p class="legends">${s.names.map((name, p) => html`<span class="key"><i class=${`part${p % 6}`}></i> ${name}, ${percent(s.all ? s.shares[p] / s.all : 0)}</span>`)}
+      <${Misses} model=${model} m=${place.m} steps=${s.rows.map((row) => row.step)} />
       ${chosen && html`<span class="note">step ${chosen.t}: ${chosen.parts.map((x, p) => `${p ? " " : ""}${signed(x)} ${s.names[p]}`)} = ${signed(chosen.value)}</span>`}</p>`}>
     <${Turns} model=${model} place=${place} scale=${scale} rows=${rows} view="parts" axisLabel="credit, stacked parts" />
   <//>`;

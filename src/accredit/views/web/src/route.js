@@ -1,5 +1,7 @@
 // The hash holds everything visible: #/g/<group>/r/<rollout>/s/<step>?m=gigpo&vs=grpo&view=matrix
-export const VIEWS = ["overview", "matrix", "waterfall", "parts", "tokens", "compare", "health"];
+const VIEWS = ["overview", "matrix", "waterfall", "parts", "tokens", "compare", "truth", "health"];
+// A comparison needs two methods, and a truth to compare with is not in every report.
+export const viewsOf = (model) => VIEWS.filter((v) => (v !== "compare" || model.methods.length > 1) && (v !== "truth" || model.truth));
 const ROLLOUT_VIEWS = new Set(["waterfall", "parts", "tokens"]);
 
 const encode = (text) => encodeURIComponent(text.toWellFormed ? text.toWellFormed() : text).replace(/%20/g, "+");
@@ -53,7 +55,7 @@ function resolve(model, asked) {
   if (vs === null && model.methods.length > 1) vs = m === 0 ? 1 : 0;
   if (vs === m) vs = model.methods.length > 1 ? (m + 1) % model.methods.length : null;
   const s = r === null || asked.s === undefined ? null : stepIn(model, r, Number(asked.s));
-  const view = VIEWS.includes(asked.view) ? asked.view : r !== null ? "waterfall" : g !== null ? "matrix" : "overview";
+  const view = VIEWS.includes(asked.view) && (asked.view !== "truth" || model.truth) ? asked.view : r !== null ? "waterfall" : g !== null ? "matrix" : "overview";
   return { place: completed(model, { g, r, s, m, vs, view }), missing };
 }
 

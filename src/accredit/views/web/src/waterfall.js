@@ -4,7 +4,8 @@ import { html } from "./html.js";
 import { clip, count, number, signed } from "./format.js";
 import { Figure } from "./figure.js";
 import { percentScale } from "./axis.js";
-import { Turns } from "./turns.js";
+import { Misses, Turns } from "./turns.js";
+import { trueCells, trueColumns } from "./steplist.js";
 
 // float32 sums of hundreds of turns stay well inside this share of the largest number.
 const CLOSE = 1e-4;
@@ -87,14 +88,14 @@ export function Waterfall({ model, place, group }) {
   if (model.methods[place.m].value && !group) return html`<p class="note">Opening the group …</p>`;
   const rows = s.rows.map((row) => ({ ...row, bar: html`<${Bar} scale=${scale} row=${row} end=${s.end} start=${s.start} />` }));
   const table = () => ({
-    columns: ["step", "action", "before", "credit", "after", "V recorded"],
-    rows: s.rows.map((x) => [x.t, model.action(x.step), x.before, x.value, x.after, x.v]),
+    columns: ["step", "action", "before", "credit", "after", "V recorded", ...trueColumns(model)],
+    rows: s.rows.map((x) => [x.t, model.action(x.step), x.before, x.value, x.after, x.v, ...trueCells(model, place.m, x.step)]),
   });
   const before = s.isValue && html`<${Mark} scale=${scale} kind="start" name="V(s0), expected at the start" value=${number(s.start)} at=${s.start} />`;
   const after = html`${s.isValue && !s.adds && html`<${Mark} scale=${scale} kind="residual" name="residual: not explained by the bars" value=${signed(s.residual)} from=${s.end} at=${s.total} />`}
     <${Mark} scale=${scale} kind="total" name=${s.isValue ? "R, what it was paid" : "sum of credit"} value=${s.isValue ? number(s.total) : signed(s.end)} at=${s.isValue ? s.total : s.end} />`;
   return html`<${Figure} name="waterfall" title=${title(model, place, s)} note=${note(model, place, s)} table=${table}
-    legend=${html`<p class="legends"><span class="key"><i class="up"></i> ▲ raises</span><span class="key"><i class="down"></i> ▼ lowers</span>${s.isValue && html`<span class="key"><i class="dot"></i> V recorded before the turn</span>`}<span class="note">axis in reward units; zero is the solid line</span></p>`}>
+    legend=${html`<p class="legends"><span class="key"><i class="up"></i> ▲ raises</span><span class="key"><i class="down"></i> ▼ lowers</span>${s.isValue && html`<span class="key"><i class="dot"></i> V recorded before the turn</span>`}<${Misses} model=${model} m=${place.m} steps=${s.rows.map((x) => x.step)} /><span class="note">axis in reward units; zero is the solid line</span></p>`}>
     <${Turns} model=${model} place=${place} scale=${scale} rows=${rows} view="waterfall" axisLabel=${s.isValue ? "value, reward units" : "running total of credit"} before=${before} after=${after} />
   <//>`;
 }
