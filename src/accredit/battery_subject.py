@@ -48,10 +48,14 @@ class Subject:
         """Return made-up records of a sample kind (see `accredit.battery_samples.SAMPLES`)."""
         return self.decorate(sample_records(sample, self.seed))
 
+    def batch(self, records: list[Record]) -> Batch:
+        """Return the Batch of these records."""
+        return Batch.from_records(records, strict=True)
+
     def run(self, records: list[Record], **extra: Any) -> Credit:
         """Return the credit of these records."""
         params = self.params(records) if callable(self.params) else self.params
-        return assign(Batch.from_records(records, strict=True), self.name, **{**params, **extra})
+        return assign(self.batch(records), self.name, **{**params, **extra})
 
     def by_id(self, records: list[Record], **extra: Any) -> dict[str, Floats]:
         """Return each rollout's step credit by id."""

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accredit.battery import Subject
-from tests.methods.test_battery import ALL
+from tests.methods.test_battery import ALL, subject_of
 
 CLAIM = "one rollout in several rows counts once"
 
@@ -30,7 +29,7 @@ def _rows(data, record):
 def test_rows_of_a_rollout_get_the_credit_of_the_rollout(case, data):
     assert CLAIM not in case.waive
     kind = data.draw(st.sampled_from(["plain", "ragged", "mixed", "tie"]))
-    subject = Subject(case.name, case.params, data.draw(st.integers(0, 9)), case.decorate)
+    subject = subject_of(case, data.draw(st.integers(0, 9)))
     records = subject.records(kind)
     whole = subject.run(records)
     split = subject.run([row for record in records for row in _rows(data, record)])
