@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import statistics
 from pathlib import Path
@@ -13,11 +14,17 @@ PACKAGE = Path(accredit.__file__).parent
 MODULES = sorted(f for f in PACKAGE.rglob("*.py") if "node_modules" not in f.parts)
 
 
+@functools.cache
+def _nodes(module: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(module.read_text())))
+
+
+@functools.cache
 def _functions() -> list[tuple[int, str]]:
     """Lines of each function without its docstring, with its place."""
     sizes = []
     for module in MODULES:
-        for node in ast.walk(ast.parse(module.read_text())):
+        for node in _nodes(module):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 doc = ast.get_docstring(node, clean=False)
                 lines = node.end_lineno - node.lineno + 1 - (doc.count("\n") + 1 if doc else 0)
@@ -55,8 +62,8 @@ def test_no_code_is_left_for_later():
 
 
 def _sums_by_reduceat(module: Path) -> bool:
-    nodes = (n for n in ast.walk(ast.parse(module.read_text())) if isinstance(n, ast.Attribute))
-    return any(n.attr == "reduceat" and getattr(n.value, "attr", "") == "add" for n in nodes)
+    found = (n for n in _nodes(module) if isinstance(n, ast.Attribute))
+    return any(n.attr == "reduceat" and getattr(n.value, "attr", "") == "add" for n in found)
 
 
 def test_arrays_are_summed_by_reduceat_where_empty_rows_are_left_out_alone():
