@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -252,6 +253,14 @@ def test_budgets_are_hard_and_answers_partial(limit: int, kind: str, slots: int)
         assert got == sorted(got)  # the last place is the first to be bought
 
 
+@pytest.mark.parametrize("kind", ["tokens", "seconds"])
+def test_what_is_spent_begins_nothing_more(kind: str) -> None:
+    engine = Engine(Alone(player_of()), budget=Budget(**{kind: 0}))
+    answers = engine.run([Request(START, k=3)])
+    assert ([()], 0) == ([tuple(a.outcomes) for a in answers], engine.ledger.physical.continuations)
+    assert answers[0].partial
+
+
 def test_what_is_cached_costs_nothing_of_a_budget() -> None:
     with Journal() as journal:
         Engine(Alone(player_of()), journal=journal).run([Request(START, k=5)])
@@ -262,6 +271,27 @@ def test_what_is_cached_costs_nothing_of_a_budget() -> None:
 def test_a_budget_below_zero_is_refused() -> None:
     with pytest.raises(ParamError, match="tokens"):
         Budget(tokens=-1)
+
+
+class Talkative(UniformActor):
+    """Uniform, at three tokens an action."""
+
+    def act(self, scenes: Sequence[Scene], rngs: Sequence[np.random.Generator]) -> Sequence[Choice]:
+        return [replace(choice, tokens=3) for choice in super().act(scenes, rngs)]
+
+
+def test_a_continuation_is_cut_off_by_its_tokens_and_is_another_one_then() -> None:
+    engine = Engine(Alone(player_of(actor=Talkative())))
+    free, cut = engine.run([Request(START, k=4), Request(START, k=4, max_tokens=7)])
+    assert {(9, 3, "truncated", "out of tokens")} == {
+        (o.tokens, o.steps, o.status, o.reason) for o in cut.outcomes
+    }
+    assert min(o.steps for o in free.outcomes) > 3
+    assert 8 == engine.ledger.physical.continuations
+    [done] = engine.run([Request(START, k=4, max_tokens=10_000)])
+    assert [(o.steps, o.reward) for o in free.outcomes] == [(o.steps, o.reward) for o in done.outcomes]
+    with pytest.raises(ParamError, match="max_tokens"):
+        Request(START, max_tokens=-1)
 
 
 def test_progress_counts_what_is_there() -> None:

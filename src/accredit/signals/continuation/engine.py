@@ -176,6 +176,7 @@ class Engine:
             world,
             request.max_steps,
             seed,
+            *(() if request.max_tokens is None else (request.max_tokens,)),
         ]
         text = json.dumps(what, separators=(",", ":"), ensure_ascii=False)
         id = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

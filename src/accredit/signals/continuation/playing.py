@@ -279,8 +279,11 @@ class Player:
         if run.over or (options is not None and not options):
             return _outcome(run, "finished")
         late = self._seconds is not None and time.perf_counter() - run.began > self._seconds
-        if len(run.path) >= run.limit or late:
-            return _outcome(run, "truncated", "out of time" if late else "")
+        most = run.job.request.max_tokens
+        spent = most is not None and run.tokens >= most
+        if len(run.path) >= run.limit or late or spent:
+            reason = "out of time" if late else "out of tokens" if spent else ""
+            return _outcome(run, "truncated", reason)
         return None
 
 
