@@ -59,7 +59,7 @@ def _columns(line):
     contexts = given["context"].split(",")
     assert given["paired"] or len(contexts) == 1
     if asks_belief(given["want"]):
-        return {"belief_S"}
+        return {"answer_lens_S" if given["want"] == "lens" else "belief_S"}
     return {column_name(kind, context) for kind in Want.parse(given["want"]).kinds for context in contexts}
 
 

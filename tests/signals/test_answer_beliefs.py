@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from accredit.index import Index
 from accredit.planners.beliefs import belief_forks, candidates, probe_js
 from accredit.signals.beliefs import SUFFIX, _names, answer_beliefs, belief_asked, known_answers
 from accredit.signals.endpoint import Endpoint
+from accredit.signals.lens import answer_lens
 from accredit.signals.readout import Frame, before_steps
 from accredit.signals.request import Scores
 from tests.signals.served import MODEL, echoed, ok, serving, vllm
@@ -265,3 +267,52 @@ def test_words_ask_for_the_same() -> None:
             belief_asked(rollouts, fake, want)
     with pytest.raises(ParamError, match="sampled context"):
         ac.probe(rollouts, fake, "belief", context="outcome")
+
+
+# --- the answer at every layer -------------------------------------------------------------------------
+
+
+def test_the_lens_is_the_answers_log_probability_at_each_layer() -> None:
+    """Seen failing with the state at the token in place of the one before it."""
+    rollouts = batch(agent(answer="4"), agent("b"))
+    found = answer_lens(rollouts, FAKE, TOY)
+    column = found.column("answer_lens_S")
+    assert column.mask(6).tolist() == [True] * 3 + [False] * 3  # without an answer there is nothing to read
+    for t in range(3):
+        prefix = _ids(chat(("user", f"room {t}")), SUFFIX)
+        answer = _ids(" 4")
+        last = _log(prefix, answer)
+        first = 0.0
+        for n, i in enumerate(answer):
+            logits = FAKE.head @ FAKE.embedding[[*prefix, *answer][len(prefix) + n - 1]].astype(np.float32)
+            first += float(logits[i]) - float(np.log(np.exp(logits.astype(np.float64)).sum()))
+        np.testing.assert_allclose(column.decoded()[t], [first, last], rtol=1e-4)
+
+
+def test_forks_are_placed_by_the_largest_shift_of_the_lens() -> None:
+    found = answer_lens(batch(agent(steps=6, answer="4")), FAKE, TOY)
+    rows = found.column("answer_lens_S").decoded()
+    shifts = [float(np.linalg.norm(b - a)) for a, b in itertools.pairwise(rows)]
+    assert len({round(s, 6) for s in shifts}) > 2
+    index = Index(found)
+    assert belief_forks("lens_shift")(index, 0).tolist() == [int(np.argmax(shifts))]
+    assert belief_forks("lens_shift")(Index(batch(agent(steps=6))), 0).tolist() == [3]  # the middle
+
+
+def test_the_lens_is_asked_for_in_words_and_kept(tmp_path: Any) -> None:
+    rollouts, fake = batch(agent(answer="4")), Speaking(vocabulary=SIZE, seed=2)
+    plain = answer_lens(rollouts, FAKE, TOY).column("answer_lens_S").values
+    found = ac.probe(rollouts, fake, "lens", journal=tmp_path / "j")
+    np.testing.assert_array_equal(plain, found.column("answer_lens_S").values)
+    path = tmp_path / "out.jsonl"
+    path.write_text("".join(json.dumps(r) + "\n" for r in found.records()))
+    np.testing.assert_allclose(plain, ac.read(path).column("answer_lens_S").values, rtol=1e-6)
+    for want, settings in (("lens:3", None), ("lens", {"answers": "a/b"})):
+        with pytest.raises(ParamError):
+            belief_asked(rollouts, fake, want, settings)
+    with pytest.raises(ParamError, match="cap"):
+        answer_lens(rollouts, FAKE, TOY, cap=1)
+    with pytest.raises(DataError, match="has an answer"):
+        answer_lens(batch(agent()), FAKE, TOY)
+    with serving(_server) as server, pytest.raises(BackendError, match="does not show its layers"):
+        answer_lens(_small().with_column("answer_R", ["x"]), Endpoint(server.url))

@@ -42,7 +42,7 @@ JOURNAL = ".probe"  # after the name of the result, until that is there
     "--want",
     metavar="NAME,…",
     help="logprob, entropy, gradnorm, topk:K, logits:ID/ID, hidden, hidden_at:LAYER, hidden_before:LAYER; "
-    "default: logprob,entropy, of an endpoint logprob. Or belief:K, alone: the answer before each step.",
+    "default: logprob,entropy, of an endpoint logprob. Alone, belief:K or lens: the answer before a step.",
 )
 @click.option(
     "--context",
@@ -137,7 +137,7 @@ def _asked(want: str, context: str, backend: Any, *, paired: bool, **settings: A
     names = context.split(",")
     if asks_belief(want):
         if paired or context != "sampled":
-            raise click.UsageError("--want belief: it is read in the sampled context, alone")
+            raise click.UsageError(f"--want {want}: it is read in the sampled context, alone")
         return {"want": want, "settings": settings}
     if len(names) > 1 and not paired:
         raise click.UsageError("--context names several: add --paired")

@@ -168,6 +168,13 @@ STEP_FIELDS = _table(
         "answers and their probabilities as the policy sees them before the step, {answer: p}",
         _PROBE.format("belief"),
     ),
+    Field(
+        "answer_lens",
+        "answer_lens_S",
+        "vector",
+        "log-probability of the rollout's answer as each layer sees it before the step, nats",
+        _PROBE.format("lens"),
+    ),
     Field("action_value", "action_value_S", "number", "Q of the state and the action taken", "a critic"),
     Field("cutpoints", "cutpoints_S", "json", "tokens of the step after which V is known; -1 = before all"),
     Field("cutpoint_values", "cutpoint_values_S", "json", "V after each of `cutpoints`", "continuations"),

@@ -6,9 +6,9 @@ b_{j+1})`` the shift over step j; a fork at boundary j lets siblings play step j
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 Belief: TypeAlias = Mapping[str, float]
-Selector: TypeAlias = Literal["probe_js", "midpoint", "entropy", "uniform", "random", "oracle"]
-SELECTORS = ("probe_js", "midpoint", "entropy", "uniform", "random", "oracle")
+Selector: TypeAlias = Literal["probe_js", "lens_shift", "midpoint", "entropy", "uniform", "random", "oracle"]
+SELECTORS = ("probe_js", "lens_shift", "midpoint", "entropy", "uniform", "random", "oracle")
 _STILL = 1e-12
 
 
@@ -195,10 +195,11 @@ def chosen(scores: Sequence[float | None], marks: Sequence[int]) -> tuple[int, b
 def belief_forks(selector: Selector = "probe_js", *, cap: int = 16, seed: int = 0) -> Rule:
     """Return the rule that forks each rollout once, at the boundary that the selector takes.
 
-    ``probe_js`` reads the step field `belief`, an object of answers and their probabilities before
-    the step; ``oracle`` the largest change of `value`; ``entropy`` the step of the largest entropy
-    (see `accredit.index.step_entropy`); ``midpoint`` the middle candidate; ``uniform`` candidates
-    evenly spread over the rollouts of a task; ``random`` any.  A branch is not forked again.
+    ``probe_js`` reads the step field `belief`, an object of answers and their probabilities before the
+    step; ``lens_shift`` reads `answer_lens`, a number a layer (form ``shape``); ``oracle`` the largest
+    change of `value`; ``entropy`` the step of the largest entropy (see `accredit.index.step_entropy`);
+    ``midpoint`` the middle candidate; ``uniform`` candidates evenly spread over the rollouts of a task;
+    ``random`` any.  A branch is not forked again.
 
     Args:
         selector: one of `SELECTORS`.
@@ -243,14 +244,21 @@ def _scores(index: Index, r: int, marks: Sequence[int], selector: str) -> list[f
     if selector == "entropy":
         steps = step_entropy(index)[0][first : first + int(index.steps_R[r])]
         return [float(steps[a:b].mean()) for a, b in pairwise(marks)]
-    name = {"probe_js": "belief_S", "oracle": "value_S"}[selector]
+    name = {"probe_js": "belief_S", "lens_shift": "answer_lens_S", "oracle": "value_S"}[selector]
     column = index.batch.columns.get(name)
     if column is None:
         return [None] * (len(marks) - 1)
     there, values = column.mask(index.batch.n_steps), column.decoded()
     said = [values[first + j] if there[first + j] else None for j in marks]
-    shift = probe_js if selector == "probe_js" else lambda a, b: abs(float(b) - float(a))
+    shift = _SHIFTS[selector]
     return [None if a is None or b is None else shift(a, b) for a, b in pairwise(said)]
+
+
+_SHIFTS: Mapping[str, Callable[[Any, Any], float]] = {
+    "probe_js": probe_js,
+    "lens_shift": lens_shift,
+    "oracle": lambda a, b: abs(float(b) - float(a)),
+}
 
 
 def fork_report(scores: Sequence[float], values: Sequence[float], budget: int) -> tuple[float, float] | None:

@@ -32,7 +32,16 @@ from accredit.signals.readout import (
 from accredit.signals.request import CONTEXT, Backend, ProbeRequest, Span, Want
 from accredit.typing import Floats, Ints
 
-__all__ = ["SUFFIX", "Belief", "answer_beliefs", "asks_belief", "belief_asked", "known_answers"]
+__all__ = [
+    "SUFFIX",
+    "Belief",
+    "answer_beliefs",
+    "asks_belief",
+    "belief_asked",
+    "boundaries",
+    "known_answers",
+    "unread",
+]
 
 SUFFIX = "\nSo the final answer is"
 Belief: TypeAlias = dict[str, float]
@@ -88,7 +97,7 @@ def answer_beliefs(
     if answers is not None and not callable(answers) and len(distinct(answers)) < 2:
         raise ParamError(f"a belief is about at least two different answers, got {list(answers)!r:.80}")
     frame, tokenizer = frame or Frame(before=SUFFIX, after=_END), tokenizer or tokenizer_of(backend)
-    looked = _boundaries(batch, cap)
+    looked = boundaries(batch, cap)
     asked = {s: framed(ids, frame, tokenizer) for s, ids in before_steps(batch) if s in looked}
     if not asked:
         raise DataError(
@@ -109,16 +118,16 @@ def answer_beliefs(
     for s, belief in found.items():
         table[s] = belief
     done = batch.with_column("belief", table, made)
-    return done.annotated((*done.findings, *_unread(batch, looked - found.keys())), done.excluded)
+    return done.annotated((*done.findings, *unread(batch, looked - found.keys())), done.excluded)
 
 
 def asks_belief(want: Any) -> bool:
-    """Return whether what is asked for is a belief, ``belief`` or ``belief:K``, not a number a token.
+    """Return whether what is asked for is about the answer, ``belief``, ``belief:K`` or ``lens``.
 
     Args:
         want: as `probe` takes it.
     """
-    return isinstance(want, str) and want.partition(":")[0].strip() == "belief"
+    return isinstance(want, str) and want.partition(":")[0].strip() in ("belief", "lens")
 
 
 def belief_asked(
@@ -128,38 +137,41 @@ def belief_asked(
     settings: Mapping[str, Any] | None = None,
     **job: Any,
 ) -> Batch:
-    """Return the batch with ``belief``, asked for in words, as the command line does.
+    """Return the batch with ``belief`` or ``answer_lens``, asked for in words, as the command line does.
 
     Args:
         batch: rollouts with token and context ids.
         backend: who is asked.
-        want: ``belief`` or ``belief:K``.
+        want: ``belief``, ``belief:K``, or ``lens`` (see `accredit.signals.lens`).
         settings: ``suffix``, a line that asks for the answer; ``answers``, whole ones (``yes/no``, or
             ``known``: those that `known_answers` finds); ``end``, what ends a whole answer; ``cap``, see
-            `answer_beliefs`, 0 reads every step.
+            `answer_beliefs`, 0 reads every step.  The lens has ``suffix`` and ``cap``.
         **job: ``journal``, ``resume`` and ``progress``.
 
     Raises:
         ParamError: for a K that is none, an unknown setting, and as in `answer_beliefs`.
     """
-    _, colon, number = want.strip().partition(":")
-    if colon and not number.isdecimal():
-        raise ParamError(f"{want!r} does not say a whole number", hint="For example belief:20")
-    told = dict(settings or {})
-    for name in told.keys() - _SETTINGS:
-        raise ParamError(f"belief has no setting {name!r}", hint=suggest(name, _SETTINGS))
+    name, colon, number = want.strip().partition(":")
+    if colon and (name == "lens" or not number.isdecimal()):
+        raise ParamError(f"{want!r} does not say a whole number", hint="For example belief:20; lens has none")
+    told, known = dict(settings or {}), ("suffix", "cap") if name == "lens" else _SETTINGS
+    for unknown in told.keys() - known:
+        raise ParamError(f"{name} has no setting {unknown!r}", hint=suggest(unknown, known))
     answers, cap = str(told.get("answers", "")), told.get("cap", 16)
     if isinstance(cap, bool) or not isinstance(cap, int):
         raise ParamError(f"cap is a whole number, got {cap!r}")
+    frame = Frame(before=f"\n{told['suffix']}" if "suffix" in told else SUFFIX, after=told.get("end", _END))
+    if name == "lens":
+        from accredit.signals.lens import answer_lens  # it reads where and how beliefs are read
+
+        return answer_lens(batch, backend, frame=frame, cap=cap or None, **job)
     named = known_answers if answers == "known" else [part.strip() for part in answers.split("/")]
     return answer_beliefs(
         batch,
         backend,
         k=int(number) if colon else 20,
         answers=named if answers else None,
-        frame=Frame(
-            before=f"\n{told['suffix']}" if "suffix" in told else SUFFIX, after=told.get("end", _END)
-        ),
+        frame=frame,
         cap=cap or None,
         **job,
     )
@@ -176,8 +188,13 @@ def known_answers(batch: Batch, r: int) -> list[str]:
     return distinct([*([right] if right else []), *group_answers(batch, r)])
 
 
-def _boundaries(batch: Batch, cap: int | None) -> set[int]:
-    """Return the steps before which a belief is worth its price."""
+def boundaries(batch: Batch, cap: int | None) -> set[int]:
+    """Return the steps before which a belief is worth its price: those that a fork is chosen among.
+
+    Args:
+        batch: rollouts.
+        cap: most boundaries of a rollout after its start; None: all steps.
+    """
     found: set[int] = set()
     for r in range(len(batch)):
         steps = batch.steps_of(r)
@@ -262,7 +279,13 @@ def _shares(names: Sequence[str], sums: Floats) -> Belief:
     return {name: float(x) for name, x in zip(names, p, strict=True) if x > 0}
 
 
-def _unread(batch: Batch, steps: set[int]) -> list[Finding]:
+def unread(batch: Batch, steps: set[int]) -> list[Finding]:
+    """Return the finding that steps could not be read before; none where there are none.
+
+    Args:
+        batch: rollouts.
+        steps: of the batch.
+    """
     if not steps:
         return []
     first = min(steps)

@@ -92,6 +92,17 @@ class FakeBackend:
                 found["hidden_before"] = states[at - 1]
             yield Scores(request.key, **found)
 
+    def lens(self, request: ProbeRequest) -> Array:
+        """Return the log-probability of the request's tokens by the embedding before each, and by the state.
+
+        Args:
+            request: its ``want`` does not matter.
+        """
+        before, chosen = request.positions - 1, request.ids[request.positions]
+        layers = (self.embedding[request.ids % len(self.embedding)][before], self.states(request.ids)[before])
+        logs = [log_softmax(layer.astype(np.float32) @ self.head.T) for layer in layers]
+        return np.stack([log[np.arange(chosen.size), chosen] for log in logs])
+
     def _reduced(self, before: Array, chosen: Ints, want: Want) -> dict[str, Array]:
         pieces = [*row_pieces(len(before), rows_at_a_time(self.vocabulary))] or [slice(0, 0)]
         return joined(reduced(before[s] @ self.head.T, chosen[s], want, self.temperature) for s in pieces)
