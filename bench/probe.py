@@ -34,7 +34,7 @@ SHAPE = {
 
 
 def probe_section(
-    sequences: int, length: int, n: int, dtype: str = "float32", **shape: int
+    sequences: int, length: int, n: int, dtype: str = "float32", head_dtype: str = "float32", **shape: int
 ) -> dict[str, Any]:
     """CPU seconds of each contestant, and the probe's throughput as a share of the bare forward's.
 
@@ -43,6 +43,7 @@ def probe_section(
         length: tokens of each.
         n: rounds; the share is the median of the rounds' shares, with the smallest and the largest.
         dtype: of the body.
+        head_dtype: of the product that makes logits, ``float32`` or ``model``.
         **shape: other sizes of the model.
     """
     import numpy as np
@@ -56,7 +57,7 @@ def probe_section(
     torch.manual_seed(0)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**SHAPE, **shape}))
     model = model.to(getattr(torch, dtype)).eval()
-    backend = TransformersBackend(model, batch_tokens=sequences * length)
+    backend = TransformersBackend(model, head_dtype=head_dtype, batch_tokens=sequences * length)
     ids = np.random.default_rng(0).integers(1, model.config.vocab_size, (sequences, length))
     batch = torch.from_numpy(ids)
 
@@ -71,7 +72,7 @@ def probe_section(
     runs = {"bare forward": bare, **{want: probing(Want.parse(want)) for want in TARGETS}}
     timings = race({name: Contestant(run) for name, run in runs.items()}, n, budget_s=1200)
     rows = [_row(name, timings["bare forward"].seconds, timings[name].seconds) for name in runs]
-    return {"sequences": sequences, "length": length, "dtype": dtype, "rows": rows}
+    return {"sequences": sequences, "length": length, "dtype": dtype, "head_dtype": head_dtype, "rows": rows}
 
 
 def _row(name: str, bare: Sequence[float], mine: Sequence[float]) -> dict[str, Any]:
@@ -101,9 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--head-dtype", default="float32", choices=["float32", "model"])
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
-    found = probe_section(given.sequences, given.length, given.rounds, given.dtype)
+    found = probe_section(given.sequences, given.length, given.rounds, given.dtype, given.head_dtype)
     if given.json:
         json.dump(found, sys.stdout, indent=1)
     else:

@@ -53,9 +53,11 @@ def test_columns_are_written_and_drift_and_alignment_are_told(accredit, write, m
 
 def test_options_reach_the_model(accredit, write, model, tmp_path):
     accredit("probe", write(ROWS), "--model", "m", "-o", tmp_path / "o.jsonl", "--dtype", "bfloat16",
-             "--temperature", "0.5", "--batch-tokens", "64", "--device", "cpu")  # fmt: skip
+             "--head-dtype", "model", "--device", "cpu",
+             "--temperature", "0.5", "--batch-tokens", "64")  # fmt: skip
     assert {
         "dtype": "bfloat16",
+        "head_dtype": "model",
         "temperature": 0.5,
         "batch_tokens": 64,
         "device": "cpu",

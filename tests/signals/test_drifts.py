@@ -147,6 +147,14 @@ def test_each_of_what_must_be_alike_counts(name):
     assert {name: (COLD[name], "other")} == unlike(COLD, {**COLD, name: "other"})
 
 
+def test_log_probs_of_heads_in_other_dtypes_are_refused():
+    """The body is bfloat16 in both: 0.02 nat lie between them, more than many contexts move a token."""
+    exact, fast = ({"dtype": "bfloat16", "head_dtype": kind} for kind in ("float32", "bfloat16"))
+    with pytest.raises(DataError, match=r"ACC754.*head_dtype 'float32' and 'bfloat16'"):
+        require_alike("a", exact, "b", fast)
+    require_alike("a", exact, "b", {"dtype": "bfloat16"})
+
+
 def test_what_a_recording_does_not_say_cannot_differ():
     assert {} == unlike({}, COLD)
 

@@ -209,6 +209,50 @@ def test_what_does_not_fit_the_model_is_refused():
         TransformersBackend("org/name")
 
 
+@pytest.mark.parametrize("kind", ["float32", "model"])
+def test_a_bfloat16_head_is_the_models_own_and_the_other_rounds_nothing(kind):
+    """Beside the body's own states, multiplied by hand; the provenance tells the two apart."""
+    model = _tiny().to(torch.bfloat16).eval()
+    backend = TransformersBackend(model, head_dtype=kind)
+    assert ("bfloat16", "bfloat16" if kind == "model" else "float32") == (
+        backend.provenance.dtype,
+        backend.provenance.head_dtype,
+    )
+    ask = _asks(1)[0]
+    [scores] = backend.score([ask])
+    with torch.no_grad():
+        out = model.model(torch.from_numpy(ask.ids)[None]).last_hidden_state[0, ask.positions - 1]
+        weight = model.lm_head.weight
+        logits = out.float() @ weight.float().T if kind == "float32" else (out @ weight.T).float()
+    log = logits.log_softmax(1)
+    chosen = log.gather(1, torch.from_numpy(ask.ids[ask.positions])[:, None])[:, 0]
+    np.testing.assert_allclose(chosen.numpy(), scores.logprob, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(-(log.exp() * log).sum(1).numpy(), scores.entropy, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(logits[:, [1, 5]].numpy(), scores.logits, rtol=1e-5, atol=1e-5)
+    rows = np.concatenate(list(backend.rows(ask, 2)))
+    np.testing.assert_allclose(log.numpy(), rows, rtol=1e-5, atol=1e-5)
+    [found] = backend.logprobs([ask])
+    np.testing.assert_allclose(chosen.numpy(), found.detach().numpy(), rtol=1e-5, atol=1e-5)
+    assert torch.float32 == found.dtype
+    found.sum().backward()
+    assert model.lm_head.weight.grad.abs().sum() > 0
+
+
+def test_heads_of_other_dtypes_are_not_subtracted():
+    model = _tiny().to(torch.bfloat16)
+    step = {"prompt_tokens": [1, 2, 3], "tokens": [4, 5, 6]}
+    batch = Batch.from_records(
+        [{"id": i, "group": "g", "reward": r, "steps": [step]} for r, i in enumerate("ab")]
+    )
+    own = ac.probe(batch, model, "logprob")
+    fast = ac.probe(batch, model, "logprob", head_dtype="model").column("logprob_T")
+    apart = own.with_column("logprobs_teacher_T", fast.values, fast.provenance)
+    with pytest.raises(ac.AccreditError, match=r"ACC754.*head_dtype"):
+        ac.assign(apart, "rlsd")
+    with pytest.raises(ac.AccreditError, match="head_dtype is float32 or model"):
+        TransformersBackend(model, head_dtype="bfloat16")
+
+
 def test_an_empty_request_has_arrays_without_rows():
     [scores] = TransformersBackend(_tiny()).score([ProbeRequest(np.arange(4), (Span(0, 4, 4),), ALL)])
     shapes = {name: array.shape for name, array in scores.arrays().items()}

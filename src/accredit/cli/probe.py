@@ -67,6 +67,12 @@ JOURNAL = ".probe"  # after the name of the result, until that is there
 @click.option("-o", "--out", metavar="OUT", type=click.Path(), required=True, help="File of the rollouts.")
 @click.option("--resume", is_flag=True, help="Go on with a job that did not end.")
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), default="float32")
+@click.option(
+    "--head-dtype",
+    type=click.Choice(["float32", "model"]),
+    default="float32",
+    help="Of the product that makes logits; model: the body's, faster and less exact (docs/probes.md).",
+)
 @click.option("--device", metavar="NAME", default="", help="cpu, cuda …; default: cuda where there is one.")
 @click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True)
 @click.option("--batch-tokens", type=click.IntRange(min=1), default=4096, help="Of one forward pass.")

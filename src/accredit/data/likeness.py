@@ -10,7 +10,7 @@ from accredit.errors import DataError
 __all__ = ["LIKE", "require_alike", "unlike"]
 
 # What two columns of log-probabilities must share, where both say it.
-LIKE = ("temperature", "mode", "dtype", "backend", "weights", "model")
+LIKE = ("temperature", "mode", "dtype", "head_dtype", "backend", "weights", "model")
 
 
 def unlike(

@@ -232,6 +232,7 @@ class Provenance:
         weights: fingerprint of its weights; "" where it is not known.
         policy_version: training step of the weights; "" where it is not known.
         dtype: of the forward pass.
+        head_dtype: of the product that made the logits; "" where it is not known.
         temperature: logits were divided by it.
         mode: ``raw`` (whole softmax) or ``processed`` (after top-p, top-k, penalties).
         backend: name of the back end.
@@ -243,6 +244,7 @@ class Provenance:
     weights: str = ""
     policy_version: str = ""
     dtype: str = ""
+    head_dtype: str = ""
     temperature: float = 1.0
     mode: str = "raw"
     backend: str = ""

@@ -1,7 +1,8 @@
 """The reference back end: a causal language model in transformers.
 
 The body runs once over length-bucketed rows, final hidden states are kept, and the head runs over a few
-rows of them at a time, so that logits are never whole in memory. Head and softmax are float32.
+rows of them at a time, so that logits are never whole in memory. The softmax is float32, and so is the
+head unless the model's own dtype is asked for.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from accredit.errors import BackendError
+from accredit.errors import BackendError, ParamError
 from accredit.signals.batching import Row, block_mask, buckets, packed
 from accredit.signals.models import libraries, model_folder, template_hash
 from accredit.signals.reductions import row_pieces
@@ -36,6 +37,8 @@ class TransformersBackend:
         model: a transformers folder, a ``.gguf`` file, a packaged name (see `model_folder`), or a model
             that is loaded already: its weights are used as they are at each call.
         dtype: of the body: ``float32``, ``bfloat16`` or ``float16``; a loaded model keeps its own.
+        head_dtype: of the product that makes logits: ``float32``, or ``model``: the body's, as the model
+            itself multiplies. That is faster in bfloat16, and rounds each logit to its 8 bits.
         device: ``cpu``, ``cuda``, …; "" takes cuda where there is one.
         temperature: logits are divided by it.
         batch_tokens: padded tokens of one forward pass.
@@ -43,6 +46,7 @@ class TransformersBackend:
 
     Raises:
         BackendError: if there is no such model, or its logits are not what its head says.
+        ParamError: for another ``head_dtype``.
     """
 
     offers = _OFFERS
@@ -52,11 +56,14 @@ class TransformersBackend:
         model: Any,
         *,
         dtype: str = "float32",
+        head_dtype: str = "float32",
         device: str = "",
         temperature: float = 1.0,
         batch_tokens: int = 4096,
         policy_version: str = "",
     ) -> None:
+        if head_dtype not in ("float32", "model"):
+            raise ParamError(f"head_dtype is float32 or model, not {head_dtype!r}")
         self._torch, self._transformers = libraries()
         self.temperature = temperature
         self.batch_tokens = batch_tokens
@@ -66,6 +73,7 @@ class TransformersBackend:
             self.folder = model_folder(model)
             model = self._loaded(self.folder, dtype, device)
         self.model = model
+        self._head_dtype = model.dtype if head_dtype == "model" else self._torch.float32
         self.shares = self._check()
 
     def _loaded(self, folder: Path, dtype: str, device: str) -> Any:
@@ -107,6 +115,7 @@ class TransformersBackend:
             weights=self._fingerprint(),
             policy_version=self.policy_version,
             dtype=str(self.model.dtype).removeprefix("torch."),
+            head_dtype=str(self._head_dtype).removeprefix("torch."),
             temperature=self.temperature,
             backend="transformers",
             version=self._transformers.__version__,
@@ -144,7 +153,7 @@ class TransformersBackend:
         head = self._head()
         for piece in row_pieces(len(before), size):
             with self._quiet():
-                found = (head(before[piece]) / self.temperature).log_softmax(1)
+                found = (head(before[piece]).float() / self.temperature).log_softmax(1)
             yield found.cpu().numpy()
 
     def logprobs(self, requests: Sequence[ProbeRequest]) -> list[Any]:
@@ -256,18 +265,19 @@ class TransformersBackend:
         return found
 
     def _head(self) -> Any:
-        """Final hidden states ``[n, d]`` to float32 logits ``[n, V]``."""
+        """Final hidden states ``[n, d]`` to logits ``[n, V]``, in the dtype of the head."""
         linear, head = self._torch.nn.functional.linear, self.model.get_output_embeddings()
-        weight, bias = head.weight.float(), None if head.bias is None else head.bias.float()
+        kind = self._head_dtype
+        weight, bias = head.weight.to(kind), None if head.bias is None else head.bias.to(kind)
         config = self.model.config.get_text_config()
         scale = (getattr(config, "logit_scale", None) or 1) / (getattr(config, "logits_scaling", None) or 1)
         cap = getattr(config, "final_logit_softcapping", None)
 
         def logits(states: Any) -> Any:
-            found = linear(states.float(), weight, bias)
+            found = linear(states.to(kind), weight, bias)
             if scale != 1:
-                found = found * scale
-            return found if cap is None else self._torch.tanh(found / cap) * cap
+                found = found.float() * scale
+            return found if cap is None else self._torch.tanh(found.float() / cap) * cap
 
         return logits
 

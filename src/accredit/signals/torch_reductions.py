@@ -11,7 +11,7 @@ from accredit.signals.request import Want
 __all__ = ["chosen_logprobs", "reduced_states"]
 
 _HEAD_BYTES, _CACHE_BYTES, _DEVICE_BYTES = 1 << 26, 1 << 21, 1 << 28  # of float32 logits
-Head: TypeAlias = Callable[[Any], Any]  # states [n, d] -> float32 logits [n, V]
+Head: TypeAlias = Callable[[Any], Any]  # states [n, d] -> logits [n, V], fresh, of any dtype
 
 
 def reduced_states(
@@ -20,7 +20,7 @@ def reduced_states(
     """Return what is wanted of states that predict tokens, by name of the `Scores` field.
 
     Args:
-        head: states to float32 logits.
+        head: states to logits; all that is made of them is float32.
         states: ``[n, d]`` BEFORE each token.
         chosen: ``[n]`` ids.
         want: ``logprob``, ``entropy``, ``gradnorm``, ``topk`` and ``logits`` of it are answered.
@@ -58,6 +58,7 @@ def _reduced(logits: Any, chosen: Any, want: Want, temperature: float) -> dict[s
     import torch
 
     found: dict[str, Any] = {}
+    logits = logits.float()
     if want.logits:
         found["logits"] = logits[:, list(want.logits)].clone()
     if temperature != 1.0:
@@ -93,7 +94,7 @@ def chosen_logprobs(head: Head, states: Any, chosen: Any, temperature: float, vo
     """Return log-probabilities ``[n]`` with gradient; logits are made again in the backward pass.
 
     Args:
-        head: states to float32 logits.
+        head: states to logits; all that is made of them is float32.
         states: ``[n, d]`` BEFORE each token, with their graph.
         chosen: ``[n]`` ids.
         temperature: logits are divided by it.
@@ -103,7 +104,7 @@ def chosen_logprobs(head: Head, states: Any, chosen: Any, temperature: float, vo
     from torch.utils.checkpoint import checkpoint
 
     def piece(rows: Any, ids: Any) -> Any:
-        logits = head(rows) / temperature
+        logits = head(rows).float() / temperature
         return logits.gather(1, ids[:, None])[:, 0] - logits.logsumexp(1)
 
     pieces = row_pieces(len(states), _sizes(states, vocabulary)[0])
