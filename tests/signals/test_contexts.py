@@ -169,6 +169,11 @@ def test_what_is_told_of_another_rollout_is_never_the_own():
         assert rows == _prompts(rollouts, "shuffled:final_state", seed=seed)
 
 
+def test_one_that_is_alone_is_not_told_its_own_as_of_another():
+    told = [record("a", [_ask("q")], ["x"], final_state="end"), record("b", [_ask("q")], ["x"])]
+    assert [[None], [None]] == _prompts(batch(*told), "shuffled:final_state")
+
+
 # -- what stays ---------------------------------------------------------------------------------
 
 TEXTS = st.text("ab ve\nthaing<|>_imendstar.?1", max_size=20)
@@ -293,7 +298,7 @@ def test_other_chat_families_are_told_by_their_special_tokens(family):
     ids = toy.encode(form.format("q"))
     assert family == chat_of(ids, toy).name
     prompt = Prompt(ids, toy, chat_of(ids, toy))
-    assert "q" == prompt.body("last_user")
+    assert ("q", None) == (prompt.body("last_user"), prompt.body("end"))
     assert form.format("q!") == toy.decode(prompt.rewritten("last_user", lambda text: text + "!"))
     own = toy.decode(prompt.rewritten("end", lambda text: "r"))
     generation = form.partition("{}")[2]
