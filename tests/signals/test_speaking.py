@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from accredit.errors import BackendError, BudgetExceeded, ParamError
+from accredit.errors import BackendError, BudgetExceeded, DataError, ParamError
 from accredit.planners.prover import ProverPlanner
 from accredit.signals.client import Limits
+from accredit.signals.continuation import Budget, Ledger
 from accredit.signals.judging import LmJudge
+from accredit.signals.remembering import Remembered
 from accredit.signals.speaking import ChatServer, Said, Speaker, TooLong
 from tests.planners.test_prover import groups
+from tests.signals.saying import Scripted
 from tests.signals.served import Answer, error, ok, serving
 
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where?"}]
@@ -96,3 +100,43 @@ def test_a_judge_behind_a_server_proposes_and_is_named(monkeypatch: pytest.Monke
     made = planner.filled().column("proposal_R").provenance
     assert made["judge"].startswith("judge:chat:org/tiny:T=0:max=512:prompt=")
     assert "sk-very" not in f"{made}{judge.asker.replies}"
+
+
+def test_another_chat_or_seed_is_another_question(tmp_path: Path) -> None:
+    speaker = Scripted(lambda chat, seed: f"{seed}")
+    with Remembered(speaker, tmp_path / "j") as kept:
+        told = [kept.say(CHAT, 1), kept.say(CHAT, 2), kept.say(CHAT[:1], 1), kept.say(CHAT, 1)]
+        assert (kept.knows(CHAT, 2), kept.knows(CHAT, 3)) == (True, False)
+    assert [said.text for said in told] == ["1", "2", "1", "1"]
+    assert len(speaker.asked) == kept.usage.answers == 3
+
+
+def test_answers_that_were_paid_are_not_asked_again_after_a_kill(tmp_path: Path) -> None:
+    """The second run asks what the first had not, within a budget that holds only that."""
+    path = tmp_path / "replies.jsonl"
+
+    def judged(speaker: Scripted, n: int, most: int) -> tuple[LmJudge, Ledger]:
+        ledger = Ledger(Budget(judge_calls=most))
+        with Remembered(speaker, path) as kept:
+            judge = LmJudge(kept, ledger=ledger)
+            ProverPlanner(groups(n), judge, 2, repairs=1).ask()
+        return judge, ledger
+
+    def says(chat: Any, seed: int) -> str:
+        return f"Step {seed}?"
+
+    first, second, fresh = Scripted(says), Scripted(says), Scripted(says)
+    judged(first, 2, most=4)
+    path.write_bytes(path.read_bytes()[:-5])  # killed while it wrote
+    judge, ledger = judged(second, 3, most=3)
+    assert (len(first.asked), len(second.asked)) == (4, 3)  # the torn one, and the third group's
+    assert (ledger.physical.judge_calls, ledger.logical.judge_calls) == (3, 6)
+    whole = LmJudge(fresh)
+    ProverPlanner(groups(3), whole, 2, repairs=1).ask()
+    assert judge.asker.replies == whole.asker.replies
+    text = path.read_text()
+    assert "branch" not in text  # of what was shown nothing is kept
+    other = Scripted(says)
+    other.version = "another"
+    with pytest.raises(DataError, match="another job"):
+        Remembered(other, path)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
 
-from accredit.planners import Place, Request
+from accredit.cli import run
+from accredit.planners import Place, Request, branched
 from accredit.signals.chat_actor import ChatActor
 from accredit.signals.client import Limits
 from accredit.signals.continuation import Alone, Engine, Player, Replay
+from accredit.store import read_truth
 from accredit.worlds import TabularWorld, make
+from accredit.worlds.acting import UniformActor
 
 pytestmark = pytest.mark.slow
 
@@ -66,3 +70,35 @@ def test_the_seed_decides_what_is_sampled(url):
     told = [[(o.reason, tuple(v.action for v in o.path)) for o in found] for found in (first, second)]
     assert told[0] == told[1]
     assert len({*told[0]}) > 1
+
+
+def world_of_rooms(group: str) -> TabularWorld:
+    """A world by name, in which nothing is left to chance."""
+    return Sure(make("rooms", seed=1, slip=0.0))
+
+
+class Sure(TabularWorld):
+    deterministic = True
+
+
+def test_truth_by_its_continuations_is_bought_once(url, tmp_path, monkeypatch, capfd):
+    """Through the command line; what is kept says whose truth it is, and holds no key."""
+    monkeypatch.setenv("ACCREDIT_API_KEY", "sk-secret-1234")
+    player = Player(Replay(world_of_rooms), {"actor": UniformActor()})
+    played = Engine(Alone(player), seed=4).run([Request(Place("g", "start"), k=2, max_steps=2, record=True)])
+    rollouts = tmp_path / "played.jsonl"
+    rollouts.write_text("".join(json.dumps(record) + "\n" for record in branched(played)))
+    where = ("--world", f"{__name__}:world_of_rooms", "--policy", "chat:SmolLM2", "--from-endpoint", url)
+    bought = ("--continuations", "2", "--steps", "1", "--horizon", "3", "--timeout", "120")
+    kept = ("--journal", str(tmp_path / "j.jsonl"), "-o", str(tmp_path / "truth.jsonl"), "--json")
+    spent = []
+    for _ in range(2):
+        capfd.readouterr()
+        assert run(["truth", str(rollouts), *where, *bought, *kept]) == 0
+        spent.append(json.loads(capfd.readouterr().out)["spent"])
+    assert spent[0]["continuations"] == 4
+    assert spent[0]["requests"] >= 1
+    assert spent[1]["continuations"] == spent[1]["requests"] == 0
+    truth = read_truth(tmp_path / "truth.jsonl")
+    assert truth.header["policy"] == ChatActor(url, "SmolLM2").version
+    assert not any("sk-secret" in path.read_text() for path in tmp_path.iterdir())

@@ -13,6 +13,7 @@ from accredit.data.chance import prf
 from accredit.errors import ParamError
 from accredit.signals.continuation.ledger import Ledger
 from accredit.signals.hints import plain_text
+from accredit.signals.remembering import Remembered
 from accredit.signals.speaking import SEEDS, Message, Speaker, TooLong
 
 __all__ = ["Asker", "Instructions", "Reply", "Unreadable", "object_of", "steps_text"]
@@ -188,11 +189,13 @@ class Asker:
         """
         chat = self._chats[subject]
         turn = sum(message["role"] == "assistant" for message in chat)
-        if self.ledger is not None and not self.ledger.admits_question():
+        seed = prf(self.seed, self.name, subject, turn) % SEEDS
+        known = isinstance(self.speaker, Remembered) and self.speaker.knows(chat, seed)
+        if self.ledger is not None and not self.ledger.admits_question(known=known):
             self.replies.append(Reply(subject, turn, "", "the budget of questions is spent"))
             return None
         try:
-            said = self.speaker.say(chat, prf(self.seed, self.name, subject, turn) % SEEDS)
+            said = self.speaker.say(chat, seed)
         except TooLong as error:
             self.replies.append(Reply(subject, turn, "", error.message))
             return None

@@ -67,11 +67,13 @@ class Speaker(Protocol):
 
     Attributes:
         version: changes whenever its answers could; names model and decoding.
-        usage: tokens so far.
     """
 
     version: str
-    usage: Usage
+
+    @property
+    def usage(self) -> Usage:
+        """Answers and tokens so far."""
 
     def say(self, messages: Sequence[Message], seed: int) -> Said:
         """Return the answer to a chat.

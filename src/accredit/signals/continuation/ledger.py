@@ -97,8 +97,15 @@ class Ledger:
         self._reserved -= steps
         self.physical = self.physical + _cost(outcome)
 
-    def admits_question(self) -> bool:
-        """Return whether one more question to a judge or a reviser may be asked, and book it."""
+    def admits_question(self, *, known: bool = False) -> bool:
+        """Return whether one more question to a judge or a reviser may be asked, and book it.
+
+        Args:
+            known: its answer is there already, and costs nothing of the budget.
+        """
+        if known:
+            self.logical = self.logical + Cost(judge_calls=1)
+            return True
         budget = self.budget
         if _over(budget.judge_calls, self.physical.judge_calls + 1):
             return False
