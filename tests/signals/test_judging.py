@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accredit as ac
+from accredit.data import Batch
 from accredit.errors import ParamError
 from accredit.index.samples import noise_floor
 from accredit.planners.prover import ProverPlanner, random_segments
@@ -103,6 +104,17 @@ def test_the_judge_sees_the_success_in_full_and_the_failures_in_short() -> None:
     assert all(f"g0r{i}: {preview}" in user["content"] for i in (1, 2, 3))
     assert f"from 0 to {len(PATH) - 2}, at most 4 steps" in user["content"]
     assert planner.verdicts().proposed == 1
+
+
+@pytest.mark.parametrize("told", [{"question": "Which way?"}, {"metadata": {"objective": "Which way?"}}])
+def test_the_task_is_told_where_the_rollouts_say_it(told: dict[str, Any]) -> None:
+    speaker = Scripted([answer(0, 0)])
+    records = [{**record, **told} for record in groups(1).records()]
+    ProverPlanner(Batch.from_records(records), LmJudge(speaker), 2).ask()
+    assert speaker.asked[0][1]["content"].startswith("The task: Which way?\n\nOne attempt succeeded.")
+    plain = Scripted([answer(0, 0)])
+    planned(LmJudge(plain))
+    assert plain.asked[0][1]["content"].startswith("One attempt succeeded.")
 
 
 def test_tools_answer_within_their_number() -> None:

@@ -49,6 +49,10 @@ def test_the_failure_is_shown_step_by_step_with_references_successes_first() -> 
     assert "\n".join(f"{t}. {a}" for t, a in enumerate(RIGHT)) in user["content"]
     assert "from 0 to 5" in user["content"]
     assert planner.revisions().failures == 2
+    asked = Scripted([said(0, RIGHT[0])])
+    batch = chain(RIGHT, wrong_at(0)).with_column("task_R", ["Open it.", "Open it."])
+    IbpoPlanner(batch, LmReviser(asked)).ask()
+    assert asked.asked[0][1]["content"].startswith("The task: Open it.\n\nThis attempt failed:")
 
 
 def test_a_right_correction_is_played_and_blamed_where_it_is() -> None:

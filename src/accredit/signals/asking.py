@@ -9,16 +9,18 @@ from dataclasses import dataclass, field
 from string import Template
 from typing import Any
 
+from accredit.data import Batch
 from accredit.data.chance import prf
 from accredit.errors import ParamError
 from accredit.signals.continuation.ledger import Ledger
-from accredit.signals.hints import plain_text
+from accredit.signals.hints import plain_text, word_of
 from accredit.signals.remembering import Remembered
 from accredit.signals.speaking import SEEDS, Message, Speaker, TooLong
 
-__all__ = ["Asker", "Instructions", "Reply", "Unreadable", "object_of", "steps_text"]
+__all__ = ["Asker", "Instructions", "Reply", "Unreadable", "object_of", "steps_text", "task_text"]
 
 _LONGEST = 20_000  # characters of a reply that is read
+_TASKS = ("task", "objective", "question")
 
 
 class Unreadable(ValueError):
@@ -215,6 +217,18 @@ class Asker:
     def refused(self) -> list[Reply]:
         """Return the replies that were not taken, and the questions that were not asked."""
         return [reply for reply in self.replies if reply.fault]
+
+
+def task_text(batch: Batch, r: int, width: int) -> str:
+    """Return what a rollout's task is, as a paragraph; "" where nothing says so but its steps.
+
+    Args:
+        batch: rollouts with ``task``, ``objective`` or ``question``, as a field or in ``metadata``.
+        r: position of one.
+        width: characters of it that are shown.
+    """
+    told = next((text for name in _TASKS if (text := word_of(batch, r, name))), None)
+    return f"The task: {plain_text(told, width)}\n\n" if told else ""
 
 
 def steps_text(steps: Sequence[Mapping[str, Any]], width: int, first: int = 0) -> str:

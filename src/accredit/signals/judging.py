@@ -12,7 +12,7 @@ from typing import Any
 
 from accredit.errors import ParamError
 from accredit.planners.prover import Case
-from accredit.signals.asking import Asker, Instructions, Reply, Unreadable, object_of, steps_text
+from accredit.signals.asking import Asker, Instructions, Reply, Unreadable, object_of, steps_text, task_text
 from accredit.signals.continuation.ledger import Ledger
 from accredit.signals.hints import plain_text
 from accredit.signals.speaking import Speaker
@@ -22,7 +22,7 @@ __all__ = ["JUDGE", "LmJudge"]
 JUDGE = Instructions(
     system="You study attempts of an agent at one task. You reply with one JSON object and nothing else.",
     opening="""\
-One attempt succeeded. These are its steps:
+${task}One attempt succeeded. These are its steps:
 
 $target
 
@@ -55,7 +55,8 @@ class LmJudge:
 
     Args:
         speaker: the model: `accredit.signals.speaking`.
-        instructions: what it is told; its opening names ``$target``, ``$failures``, ``$last`` and ``$most``.
+        instructions: what it is told; its opening names ``$task``, ``$target``, ``$failures``, ``$last``
+            and ``$most``.
         tools: questions to the tools in a group, at most.
         seed: of sampling.
         ledger: of the engine, where each question is a judge call of its budget.
@@ -80,7 +81,7 @@ class LmJudge:
     ) -> None:
         if tools < 0:
             raise ParamError(f"tools must be >= 0, got {tools}")
-        instructions.check("target", "failures", "last", "most")
+        instructions.check("task", "target", "failures", "last", "most")
         self.asker = Asker(speaker, "judge", seed, ledger)
         self.version = f"judge:{speaker.version}:prompt={instructions.fingerprint}"
         self._told, self._tools = instructions, tools
@@ -112,7 +113,9 @@ class LmJudge:
     def _begun(self, case: Case) -> list[Mapping[str, str]]:
         steps, width = case.segment(case.target), self._told.width
         previews = case.previews()
+        batch = case.index.batch
         return self._told.begun(
+            task=task_text(batch, batch.position(case.target), width),
             target=steps_text(steps, width),
             failures="\n".join(f"{plain_text(name)}: {plain_text(text)}" for name, text in previews.items()),
             last=str(len(steps) - 2),

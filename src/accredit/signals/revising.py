@@ -13,7 +13,7 @@ from accredit.errors import ParamError
 from accredit.index import Index
 from accredit.planners.ibpo import Draft
 from accredit.planners.truth import places_of
-from accredit.signals.asking import Asker, Instructions, Reply, Unreadable, object_of, steps_text
+from accredit.signals.asking import Asker, Instructions, Reply, Unreadable, object_of, steps_text, task_text
 from accredit.signals.chat_actor import action_meant
 from accredit.signals.continuation.ledger import Ledger
 from accredit.signals.continuation.restorers import RestoreFailed, Restorer
@@ -25,7 +25,7 @@ __all__ = ["REVISER", "LmReviser"]
 REVISER = Instructions(
     system="You correct attempts of an agent at a task. You reply with one JSON object and nothing else.",
     opening="""\
-This attempt failed:
+${task}This attempt failed:
 
 $failure
 
@@ -46,7 +46,8 @@ class LmReviser:
         speaker: the model, the policy itself in the paper: `accredit.signals.speaking`.
         restorer: of the worlds: the action is then checked against, and taken for the one it means among,
             those possible at the step; None: the world refuses what is not possible when it is played.
-        instructions: what it is told; its opening names ``$failure``, ``$references`` and ``$last``.
+        instructions: what it is told; its opening names ``$task``, ``$failure``, ``$references`` and
+            ``$last``.
         repairs: how often it is asked again about a failure.
         seed: of sampling.
         ledger: of the engine, where each question is a judge call of its budget.
@@ -72,7 +73,7 @@ class LmReviser:
     ) -> None:
         if repairs < 0:
             raise ParamError(f"repairs must be >= 0, got {repairs}")
-        instructions.check("failure", "references", "last")
+        instructions.check("task", "failure", "references", "last")
         self.asker = Asker(speaker, "reviser", seed, ledger)
         self.version = f"reviser:{speaker.version}:prompt={instructions.fingerprint}"
         self._told, self._restorer, self._repairs = instructions, restorer, repairs
@@ -103,8 +104,9 @@ class LmReviser:
             f"{'Success' if name in draft.right else 'Failure'}:\n{_numbered(draft.actions(name))}"
             for name in draft.references
         ]
-        steps = draft.steps(draft.rollout)
+        batch, steps = draft.index.batch, draft.steps(draft.rollout)
         return self._told.begun(
+            task=task_text(batch, batch.position(draft.rollout), self._told.width),
             failure=steps_text(steps, self._told.width),
             references="\n\n".join(shown) or "none",
             last=str(len(steps) - 1),
