@@ -7,6 +7,7 @@ import accredit as ac
 from accredit.adapters.padded import PaddedRows, pad_credit, padded_credit
 from accredit.errors import DataError, MissingSignal
 from tests.adapters.made import MUTATIONS, recorded, spoiled, tensors_of
+from tests.dear import dear
 
 ECHO = {"ACC870", "ACC871", "ACC872", "ACC873"}
 
@@ -42,6 +43,7 @@ def test_a_rollout_of_several_rows_counts_once():
     assert pytest.approx(scores - scores.mean()) == [c[0] for c in credit.by_rollout()[:4]]
 
 
+@dear
 @given(st.permutations(range(10)), st.sampled_from(["grpo", "rloo", "gigpo"]))
 def test_order_of_rows_is_irrelevant(order, method):
     t = tensors_of(recorded())
@@ -292,6 +294,7 @@ def padded_rows(rows, order):
     )
 
 
+@dear
 @given(st.data(), parted(), st.sampled_from(["grpo", "rloo", "gigpo", "reinforce-pp", "opo"]))
 def test_rows_and_rollouts_of_the_same_data_have_identical_credit(data, case, method):
     records, cuts = case

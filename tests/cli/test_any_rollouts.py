@@ -16,12 +16,14 @@ from accredit.views.comparison_tables import comparison_blocks
 from accredit.views.credit_tables import credit_blocks
 from accredit.views.summary import credit_summary
 from accredit.views.tables import plain
+from tests.dear import dear
 from tests.strategies import batches
 
 METHODS = ["grpo:singleton=zero", "dr-grpo:singleton=raw", "reinforce-pp", "gigpo:singleton=zero"]
 ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 
 
+@dear
 @given(batches())
 def test_a_comparison_of_any_rollouts_is_a_document_and_a_text(batch):
     found = ac.compare(batch, METHODS, n_boot=10)
@@ -36,6 +38,7 @@ def test_a_comparison_of_any_rollouts_is_a_document_and_a_text(batch):
     assert not ACTS.search(plain(comparison_blocks(found.to_dict())))
 
 
+@dear
 @given(batches())
 def test_a_summary_of_any_credit_accounts_for_every_rollout(batch):
     for method in METHODS:
@@ -58,6 +61,7 @@ def test_a_summary_of_any_credit_accounts_for_every_rollout(batch):
         assert not ACTS.search(plain(credit_blocks(summary)))
 
 
+@dear
 @given(batches())
 def test_a_check_of_any_rollouts_is_a_document_and_a_text(batch):
     document = {"file": "x", "excluded": [], **ac.check(batch).to_dict()}

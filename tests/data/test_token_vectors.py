@@ -16,6 +16,7 @@ from accredit.data.sinks import number_rows
 from accredit.errors import DataError
 from accredit.readers import read
 from accredit.store import save_batch
+from tests.dear import dear
 
 values = st.floats(-100, 100, width=32)
 
@@ -78,6 +79,7 @@ cells = (
 )
 
 
+@dear
 @given(st.lists(st.lists(cells, max_size=2) | cells, max_size=3))
 def test_number_rows_takes_equally_long_lists_of_numbers_alone(rows):
     def is_row(row):
@@ -284,6 +286,7 @@ def test_windows_of_a_file_count_the_numbers_of_vectors(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 @pytest.mark.parametrize("field", ["hidden", "x"])
+@dear
 @given(drawn=ragged_vectors())
 def test_half_precision_stays_half_precision_in_files(folder, kind, field, drawn):
     counts, steps, width = drawn

@@ -14,6 +14,7 @@ import accredit as ac
 from accredit.data import Batch, Column
 from accredit.errors import DataError, ParamError
 from accredit.findings import examine
+from tests.dear import dear
 from tests.findings.planted import clean, planted
 from tests.strategies import batches, records
 
@@ -108,6 +109,7 @@ def test_findings_of_concatenated_batches_are_merged():
     assert (2, ("a record 1", "b record 1")) == (found.count, found.examples)
 
 
+@dear
 @given(batches())
 def test_any_batch_is_checked_and_the_report_is_json(batch):
     report = examine(batch)
@@ -118,6 +120,7 @@ def test_any_batch_is_checked_and_the_report_is_json(batch):
     assert sum(report.summary["groups"]["spread"].values()) == report.summary["groups"]["count"]
 
 
+@dear
 @given(records(branches=False, rows=False))
 def test_the_order_of_rollouts_changes_no_count(made):
     def counts(rollouts):

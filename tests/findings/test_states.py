@@ -8,6 +8,7 @@ from hypothesis import given
 import accredit as ac
 from accredit.findings import normaliser_gains, revisits
 from accredit.index import Index
+from tests.dear import dear
 from tests.findings.planted import clean
 from tests.strategies import batches
 
@@ -38,6 +39,7 @@ def test_steps_without_a_state_are_not_in_the_shares():
     assert (1.0, 1.0, 2, 1) == found
 
 
+@dear
 @given(batches(always=("state",), rows=False))
 def test_revisits_equal_the_plain_count(batch):
     index = Index(batch)

@@ -16,6 +16,7 @@ from accredit.errors import AccreditError, DataError
 from accredit.index import Index, StateGraph
 from accredit.index.hops import graph_gae
 from accredit.index.solve import solve_blocks
+from tests.dear import dear
 from tests.index.graph_worlds import Record, walks
 
 EXAMPLE = [
@@ -90,6 +91,7 @@ def slow_solve(
     return dict(zip(nodes, np.linalg.solve(system, right), strict=True)) if nodes else {}
 
 
+@dear
 @given(walks(), st.sampled_from(["virtual", "state", "open"]), st.sampled_from([0.5, 0.9, 0.99]))
 def test_values_equal_the_slow_graph(rows: list[Record], terminals: str, discount: float) -> None:
     """Seen failing with pinned nodes backed up and with edges of other groups."""
@@ -100,6 +102,7 @@ def test_values_equal_the_slow_graph(rows: list[Record], terminals: str, discoun
     np.testing.assert_allclose(got, [expected[key] for key in at], atol=1e-9)
 
 
+@dear
 @given(walks(clean=True), st.sampled_from([0.5, 0.95]))
 def test_clean_ends_make_all_terminal_rules_agree(rows: list[Record], discount: float) -> None:
     values = []
@@ -120,6 +123,7 @@ def test_on_deterministic_data_q_minus_v_is_the_one_step_difference(rows: list[R
     np.testing.assert_allclose(gap[one_successor], 0, atol=1e-12)
 
 
+@dear
 @given(walks(), st.sampled_from(["virtual", "state", "open"]))
 def test_mean_residual_of_a_free_node_is_zero(rows: list[Record], terminals: str) -> None:
     graph = graph_of(rows, terminals=terminals)
@@ -148,6 +152,7 @@ def slow_gae(graph: StateGraph, td: Any, decay: float) -> list[float]:
     return found
 
 
+@dear
 @given(walks(), st.sampled_from(["state", "open"]), st.sampled_from([0.6, 0.95]))
 def test_graph_gae_equals_the_slow_walk(rows: list[Record], terminals: str, decay: float) -> None:
     """Seen failing with one hop too many and with edges counted once a node."""
@@ -156,6 +161,7 @@ def test_graph_gae_equals_the_slow_walk(rows: list[Record], terminals: str, deca
     np.testing.assert_allclose(graph_gae(graph, td, decay), slow_gae(graph, td, decay), atol=1e-9)
 
 
+@dear
 @given(walks(), st.sampled_from([0.6, 0.95]))
 def test_graph_gae_of_any_residuals_equals_the_slow_walk(rows: list[Record], decay: float) -> None:
     graph = graph_of(rows, terminals="state")
@@ -176,6 +182,7 @@ def test_graph_gae_spans_sets_of_more_than_one_word() -> None:
     assert np.abs(graph_gae(graph, td, 0.9) - td).max() > 1e-3
 
 
+@dear
 @given(walks(), st.sampled_from([1.0, 3.0, np.inf]))
 def test_power_mean_is_a_fixed_point(rows: list[Record], power: float) -> None:
     graph = graph_of(rows)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from accredit.data import Batch
 from accredit.index import Index, carrier_S, discounted_sum, has_score_R, token_returns, token_rewards
+from tests.dear import dear
 from tests.strategies import batches
 
 ragged = batches(fields=("reward", "step.reward", "n_tokens", "status"), always=("n_tokens",), rows=False)
@@ -21,6 +22,7 @@ def test_a_step_with_tokens_carries_its_own_reward_on_its_last(batch: Batch) -> 
     assert (batch.token_start_S1[full + 1] - 1).tolist() == carrier_S(index)[full].tolist()
 
 
+@dear
 @given(ragged)
 def test_a_carrier_is_in_the_same_rollout_and_none_is_between(batch: Batch) -> None:
     index = Index(batch)
@@ -34,6 +36,7 @@ def test_a_carrier_is_in_the_same_rollout_and_none_is_between(batch: Batch) -> N
             assert token == (before[-1] if before else index.token_start_R1[r])
 
 
+@dear
 @given(ragged)
 def test_token_rewards_sum_to_the_score(batch: Batch) -> None:
     index = Index(batch, outcome_in_steps="no")

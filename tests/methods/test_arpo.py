@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import accredit as ac
 from accredit.data import Batch
 from accredit.errors import DataError
+from tests.dear import dear
 
 Record = dict[str, Any]
 LONE: dict[str, Any] = {"singleton": "zero"}  # groups of one are meant
@@ -74,6 +75,7 @@ def slow(
 
 
 @pytest.mark.parametrize("attribution", ["soft", "hard"])
+@dear
 @given(records=forked(), by_std=st.booleans())
 def test_credit_equals_the_slow_loop(attribution: str, records: list[Record], by_std: bool) -> None:
     """Seen failing with a branch without steps in the statistics, and with one level of parents alone."""
@@ -82,6 +84,7 @@ def test_credit_equals_the_slow_loop(attribution: str, records: list[Record], by
         np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-9)
 
 
+@dear
 @given(records=forked())
 def test_hard_and_soft_have_the_same_sum_over_copies(records: list[Record]) -> None:
     soft, hard = (ac.assign(records, "arpo", attribution=a, **LONE) for a in ("soft", "hard"))
@@ -92,6 +95,7 @@ def test_hard_and_soft_have_the_same_sum_over_copies(records: list[Record]) -> N
     assert set(by_one.extras["weight"].tolist()) <= {0.0, 1.0}
 
 
+@dear
 @given(records=forked())
 def test_soft_is_grpo_on_the_leaves_and_hard_without_branches_is_soft(records: list[Record]) -> None:
     leaves = [r for r in records if "parent" not in r or r["fork_step"] < len(r["steps"])]

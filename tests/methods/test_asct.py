@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import accredit as ac
 from accredit.errors import DataError, MissingSignal
+from tests.dear import dear
 
 Record = dict[str, Any]
 Table = dict[str, dict[str, Any]]
@@ -78,6 +79,7 @@ def plain(step: Record, uniform: bool) -> float | None:
     return float(tried[step["action"]]["mean"] - value)
 
 
+@dear
 @given(searched(), st.booleans(), st.booleans())
 def test_credit_is_that_of_plain_loops(records: list[Record], uniform: bool, batchwise: bool) -> None:
     """Seen failing with weights that are not renormalised over the actions that were tried."""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 
 import accredit as ac
+from tests.dear import dear
 from tests.methods.tree_oracles import Path, Record, Slow, grown
 
 
@@ -23,6 +24,7 @@ def slow(t: Slow) -> list[list[float]]:
     return t.steps(credit)
 
 
+@dear
 @given(records=grown())
 def test_credit_equals_the_slow_loop(records: list[Record]) -> None:
     """Seen failing with mu weighted by leaves."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import accredit as ac
 from accredit.errors import DataError, MissingSignal
 from accredit.metrics import fidelity
+from tests.dear import dear
 from tests.methods.tree_oracles import Path, Record, Slow, grown
 
 RETURNS = [[1, 1, 0, 1], [0, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0]]
@@ -55,6 +56,7 @@ def slow(t: Slow, baseline: str) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("baseline", ["loo", "weighted", "full_mean"])
+@dear
 @given(records=grown(names="aabc"))
 def test_credit_of_trees_equals_the_slow_loop(baseline: str, records: list[Record]) -> None:
     """Seen failing with counts left out of the weighted baseline."""
@@ -101,6 +103,7 @@ def test_a_continuation_without_a_reward_was_cut_at_0(returns: list[list[float]]
     np.testing.assert_array_equal(ac.assign([null], "c3-bucket").steps, ac.assign(zero, "c3-bucket").steps)
 
 
+@dear
 @given(records=grown(rewards=(0.0, 1.0, 0.5)))
 def test_alternatives_of_a_context_sum_to_zero_and_full_mean_is_smaller(records: list[Record]) -> None:
     loo, mean = (ac.assign(records, "c3", baseline=b) for b in ("loo", "full_mean"))
@@ -130,6 +133,7 @@ def valued(records: list[Record]) -> list[Record]:
     ]
 
 
+@dear
 @given(records=grown(rewards=(0.0, 1.0, 0.5)), alpha=st.sampled_from([0.0, 0.3, 1.0]))
 def test_a_critic_serves_alone_or_as_the_baseline(records: list[Record], alpha: float) -> None:
     records = valued(records)

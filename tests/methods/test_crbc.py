@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accredit as ac
+from tests.dear import dear
 from tests.index.graph_worlds import Record, walks
 from tests.methods.test_gigpo import EXAMPLE, rollout
 
@@ -38,6 +39,7 @@ def test_card_example_without_depth() -> None:
     assert near([0.125, 0.0]) == credit.extras["action_values"][[1, 4]].tolist()
 
 
+@dear
 @given(walks(), st.sampled_from([0.5, 0.98]), st.sampled_from([None, 0, 1, 3]))
 def test_unnormalised_credit_sums_to_zero_at_each_state(
     rows: list[Record], beta: float, depth: int | None
@@ -48,6 +50,7 @@ def test_unnormalised_credit_sums_to_zero_at_each_state(
     np.testing.assert_allclose(np.bincount(dense, credit.steps), 0, atol=1e-10)
 
 
+@dear
 @given(walks(), st.sampled_from([0.5, 0.9]))
 def test_depth_zero_averages_the_step_part_of_gigpo(rows: list[Record], beta: float) -> None:
     credit = assign(rows, beta=beta, depth=0, normalise="none", grpo_weight=0, step_weight=1)
@@ -60,6 +63,7 @@ def test_depth_zero_averages_the_step_part_of_gigpo(rows: list[Record], beta: fl
     np.testing.assert_allclose(credit.steps, np.where(gate, beta * mean, 0), atol=1e-10)
 
 
+@dear
 @given(walks(clean=True, deterministic=True))
 def test_equals_the_one_step_form_of_graft_on_clean_deterministic_data(rows: list[Record]) -> None:
     ours = assign(rows, beta=0.9, normalise="none", grpo_weight=0, step_weight=1)
@@ -74,6 +78,7 @@ def test_step_weight_zero_is_grpo() -> None:
     np.testing.assert_allclose(assign(EXAMPLE, step_weight=0).steps, ac.assign(EXAMPLE, "grpo").steps)
 
 
+@dear
 @given(walks())
 def test_duplicating_every_rollout_leaves_the_step_part(rows: list[Record]) -> None:
     twice = [*rows, *({**r, "id": f"copy {r['id']}"} for r in rows)]

@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 import accredit as ac
 from accredit.errors import DataError, MissingSignal
 from accredit.methods._volume import boundaries, logdet_gains, projected
+from tests.dear import dear
 
 HIDDEN = [[(1, 0), (1, 0)], [(1, 0.1)], [(0, 1), (0.5, 1)]]
 MARGINS = [-1, 5.5, 5.0, 1.2]
@@ -172,6 +173,7 @@ def made(draw: st.DrawFn, name: str) -> dict[str, Any]:
     return {"id": name, "group": "g", "candidate_logprobs": table, "steps": steps}
 
 
+@dear
 @given(
     made("a"),
     made("b"),

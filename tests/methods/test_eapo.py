@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accredit as ac
+from tests.dear import dear
 from tests.methods.token_rollouts import BASE, RAW, base_of, before_masks, one, told, walk
 
 
@@ -57,6 +58,7 @@ def _same(a, b, by_step):
     return a.s == b.s if by_step else a.r == b.r
 
 
+@dear
 @given(
     told(rewards=(0.0, 1.0, 0.3)),
     st.floats(0, 3),
@@ -69,6 +71,7 @@ def test_equals_the_slow_form(records, kappa, population, base):
     np.testing.assert_allclose(before_masks(credit), slow(batch, kappa, population, *base), atol=1e-9)
 
 
+@dear
 @given(told())
 def test_weights_are_positive_average_to_one_and_are_bounded(records):
     batch = ac.Batch.from_records(records)
@@ -81,6 +84,7 @@ def test_weights_are_positive_average_to_one_and_are_bounded(records):
             assert own.max() <= 4 * own.min() * (1 + 1e-12)
 
 
+@dear
 @given(told())
 def test_weight_rises_with_entropy_in_successes_and_falls_in_failures(records):
     batch = ac.Batch.from_records(records)
@@ -92,6 +96,7 @@ def test_weight_rises_with_entropy_in_successes_and_falls_in_failures(records):
             assert (np.sign(base[own[0]]) * np.diff(weight[own]) >= -1e-12).all()
 
 
+@dear
 @given(told())
 def test_kappa_zero_is_the_base_and_a_tie_gets_zero(records):
     np.testing.assert_array_equal(ac.assign(records, BASE).tokens, ac.assign(records, "eapo", kappa=0).tokens)
@@ -99,6 +104,7 @@ def test_kappa_zero_is_the_base_and_a_tie_gets_zero(records):
     assert not ac.assign(tied, "eapo").tokens.any()
 
 
+@dear
 @given(told(), st.sampled_from([0.5, 2.0]), st.sampled_from([0.0, 16.0]))
 def test_a_positive_affine_change_of_all_entropies_changes_nothing(records, a, b):
     moved = [

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accredit as ac
+from tests.dear import dear
 from tests.methods.token_rollouts import BASE, base_of, before_masks, one, told, walk
 
 
@@ -35,6 +36,7 @@ def slow(batch, k, k_future, zeta, base):
     return found
 
 
+@dear
 @given(
     told(),
     st.floats(0, 3),
@@ -62,6 +64,7 @@ def test_by_hand():
     assert 1.0 == pytest.approx(credit.extras["factor"].mean())
 
 
+@dear
 @given(told())
 def test_without_slope_and_bonus_it_is_the_base(records):
     np.testing.assert_allclose(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import accredit as ac
 from accredit.errors import DataError
 from accredit.methods.pepo import proximal_entropy
+from tests.dear import dear
 from tests.methods.token_rollouts import BASE, RAW, base_of, before_masks, one, told, walk
 
 
@@ -30,6 +31,7 @@ def slow_mask(batch, ratio, population, form):
     return np.array(found)
 
 
+@dear
 @given(
     told(rewards=(0.0, 1.0, 0.3)),
     st.sampled_from([0.05, 0.2, 0.25, 0.5, 1.0]),
@@ -46,6 +48,7 @@ def test_equals_the_slow_form(records, ratio, population, form, base):
     np.testing.assert_array_equal(expected, before_masks(credit))
 
 
+@dear
 @given(told())
 def test_the_whole_share_is_the_base(records):
     np.testing.assert_array_equal(
@@ -93,6 +96,7 @@ def test_proximal_entropy_ranks_too():
 # -- entropy-adv --------------------------------------------------------------------------------------
 
 
+@dear
 @given(told(rewards=(0.0, 1.0, 0.3)), st.floats(0, 2), st.sampled_from([0.5, 2.0, 5.0]))
 def test_bonus_equals_the_slow_form(records, alpha, kappa):
     batch = ac.Batch.from_records(records)
@@ -102,6 +106,7 @@ def test_bonus_equals_the_slow_form(records, alpha, kappa):
     np.testing.assert_allclose(before_masks(credit), expected, rtol=1e-9, atol=1e-12)
 
 
+@dear
 @given(told())
 def test_bonus_is_positive_keeps_the_sign_and_needs_an_advantage(records):
     batch = ac.Batch.from_records(records)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import accredit as ac
 from accredit.errors import MissingSignal, ParamError
+from tests.dear import dear
 from tests.methods import value_oracles as slow
 from tests.strategies import records
 
@@ -55,6 +56,7 @@ def _has_values_and_rewards(drawn):
     return scored and any(step.get("value") is not None for record in drawn for step in record["steps"])
 
 
+@dear
 @given(records(fields=FIELDS, always=("reward", "value"), **PLAIN).filter(_has_values_and_rewards), options)
 def test_turns_equal_the_slow_loop(drawn, params):
     got = ac.assign(drawn, "gae", granularity="turn", outcome_in_steps="no", **params).by_rollout()
@@ -62,6 +64,7 @@ def test_turns_equal_the_slow_loop(drawn, params):
         np.testing.assert_allclose(steps, slow.turns(record, params), rtol=1e-9, atol=1e-6)
 
 
+@dear
 @given(
     records(
         fields=("reward", "step.reward", "status", "final_value", "token_values", "n_tokens"),
@@ -78,6 +81,7 @@ def test_tokens_equal_the_slow_loop(drawn, params):
         np.testing.assert_allclose(got, slow.tokens(record, params), rtol=1e-9, atol=1e-6)
 
 
+@dear
 @given(records(fields=FIELDS, always=("reward", "value"), holes=False, **PLAIN))
 def test_lambda_one_is_the_return_minus_the_value(drawn):
     credit = ac.assign(drawn, "gae", lam=1, gamma=0.9, outcome="ignore", outcome_in_steps="no")

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accredit as ac
+from tests.dear import dear
 from tests.methods import outcome_oracles as slow
 from tests.methods.outcome_oracles import run
 
@@ -50,6 +51,7 @@ def test_an_explanation_can_be_recomputed() -> None:
     assert term.value == x["weight"] * (x["score"] - x["mean"])
 
 
+@dear
 @given(slow.ragged, slow.policies, st.sampled_from([1.0, 2.0, 0.3]))
 def test_a_plain_loop_gives_the_same(
     records: list[slow.Record], policies: dict[str, str], f_norm: float

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accredit as ac
+from tests.dear import dear
 from tests.index.graph_worlds import Record, walks
 from tests.methods.test_gigpo import EXAMPLE, rollout
 
@@ -31,6 +32,7 @@ def test_card_example() -> None:
     assert near([1.5, 0.7071]) == r4.tolist()
 
 
+@dear
 @given(walks(), st.sampled_from(["open", "state", "virtual"]))
 def test_one_step_credit_telescopes_along_a_rollout(rows: list[Record], terminal: str) -> None:
     gamma = 0.9
@@ -43,6 +45,7 @@ def test_one_step_credit_telescopes_along_a_rollout(rows: list[Record], terminal
         assert total == pytest.approx(expected, abs=1e-9)
 
 
+@dear
 @given(walks(clean=True), st.sampled_from([0.3, 1.0]))
 def test_graph_gae_is_a_no_op_on_clean_graphs_and_says_so(rows: list[Record], lam: float) -> None:
     credit = ac.assign(rows, "graft", lam=lam, normalise=False)

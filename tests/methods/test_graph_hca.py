@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accredit as ac
+from tests.dear import dear
 from tests.index.graph_worlds import Record, walks
 from tests.methods.test_gigpo import EXAMPLE, rollout
 
@@ -29,6 +30,7 @@ def test_card_example() -> None:
     assert near([2.3660, 1.5731]) == r4.tolist()
 
 
+@dear
 @given(walks(), st.sampled_from(["open", "state", "virtual"]))
 def test_log_increments_telescope(rows: list[Record], terminal: str) -> None:
     credit = ac.assign(rows, "graph-hca", terminal=terminal)
@@ -40,6 +42,7 @@ def test_log_increments_telescope(rows: list[Record], terminal: str) -> None:
         assert total == pytest.approx(end[steps[-1]] - psi[steps[0]], abs=1e-9)
 
 
+@dear
 @given(walks(clean=True), st.sampled_from([0.5, 0.95]))
 def test_potential_is_the_value_of_crbc_on_clean_graphs(rows: list[Record], discount: float) -> None:
     phi = ac.assign(rows, "graph-hca", discount=discount).extras["state_values"]
@@ -47,6 +50,7 @@ def test_potential_is_the_value_of_crbc_on_clean_graphs(rows: list[Record], disc
     np.testing.assert_allclose(phi, value, atol=1e-10)
 
 
+@dear
 @given(walks(clean=True, deterministic=True))
 def test_mean_ratio_of_a_state_is_one_over_the_discount(rows: list[Record]) -> None:
     credit = ac.assign(rows, "graph-hca", discount=0.9, floor=1e-9)

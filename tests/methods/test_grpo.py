@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import accredit as ac
 from accredit.errors import MissingSignal, ParamError
+from tests.dear import dear
 from tests.methods import outcome_oracles as slow
 from tests.methods.outcome_oracles import run
 
@@ -303,6 +304,7 @@ def test_an_explanation_can_be_recomputed() -> None:
 # -- oracle and gradients -------------------------------------------------------------------------
 
 
+@dear
 @given(
     slow.ragged,
     slow.policies,
@@ -332,6 +334,7 @@ def test_a_plain_loop_gives_the_same(
     np.testing.assert_allclose(credit.steps, slow.broadcast(records, expected), rtol=1e-9, atol=1e-7)
 
 
+@dear
 @given(slow.ragged, slow.policies)
 def test_a_plain_loop_of_pass_at_k_gives_the_same(
     records: list[slow.Record], policies: dict[str, str]

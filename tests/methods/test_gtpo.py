@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 import accredit as ac
+from tests.dear import dear
 from tests.methods.token_rollouts import one, told, walk
 
 
@@ -60,6 +61,7 @@ def _won(token):
     return token.reward is not None and token.reward >= 0.5
 
 
+@dear
 @given(told(rewards=(0.0, 1.0, 0.75)))
 def test_equals_the_slow_form(records):
     records = [*records, one("x", 1.0, [0.5], group="g0"), one("y", 0.0, [0.25], group="g0")]
@@ -118,6 +120,7 @@ def test_grpo_s_by_hand():
     assert 0.0 == pytest.approx(credit.steps.sum())
 
 
+@dear
 @given(told(rewards=(0.0, 1.0, 0.75)))
 def test_grpo_s_equals_the_slow_form(records):
     records = [*records, one("x", 1.0, [0.5], group="g0"), one("y", 0.0, [0.25], group="g0")]

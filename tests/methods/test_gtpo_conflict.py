@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accredit as ac
+from tests.dear import dear
 from tests.methods.token_rollouts import BASE, base_of, before_masks, told, walk
 
 
@@ -58,6 +59,7 @@ def slow(batch):
     return weight, conflict, slip
 
 
+@dear
 @given(told())
 def test_equals_the_slow_form(records):
     batch = ac.Batch.from_records(records)
@@ -97,6 +99,7 @@ def test_ids_of_any_size_are_told_apart():
     assert [4, 4, 0, 1, 1, 0] == ac.assign(rows, "gtpo-conflict").extras["weight"].tolist()
 
 
+@dear
 @given(told(), st.floats(0, 3), st.floats(0, 3))
 def test_weights_of_one_are_the_base_and_weights_are_parameters(records, up, down):
     one = ac.assign(records, "gtpo-conflict", w_pos=1, w_neg=1)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import accredit as ac
 from accredit.methods.hapo import QUADRANTS, quadrants
+from tests.dear import dear
 from tests.methods.token_rollouts import BASE, RAW, base_of, before_masks, one, told, untouched, walk
 
 CARD = [one("a", 1.0, [0.0, 0.5, 2.0]), one("b", -1.0, [0.1, 0.4, 3.0])]
@@ -46,6 +47,7 @@ def slow(batch, alpha, phi, population, base=BASE):
     return found
 
 
+@dear
 @given(
     told(rewards=(0.0, 1.0, 0.3)),
     st.floats(0, 1),
@@ -58,6 +60,7 @@ def test_equals_the_slow_form(records, alpha, phi, population):
     np.testing.assert_allclose(before_masks(credit), slow(batch, alpha, phi, population), atol=1e-9)
 
 
+@dear
 @given(told())
 def test_the_sign_stays_and_the_factor_is_bounded(records):
     batch = ac.Batch.from_records(records)
@@ -67,6 +70,7 @@ def test_the_sign_stays_and_the_factor_is_bounded(records):
     assert (np.abs(values[some] / base[some] - 1) <= 0.1 + 1e-12).all()
 
 
+@dear
 @given(told())
 def test_more_entropy_never_means_a_smaller_advantage_in_a_rollout(records):
     batch = ac.Batch.from_records(records)
@@ -77,6 +81,7 @@ def test_more_entropy_never_means_a_smaller_advantage_in_a_rollout(records):
         assert (np.diff(values[own]) >= -1e-12).all()
 
 
+@dear
 @given(told())
 def test_it_is_the_base_without_strength_or_without_room(records):
     for more in ({"alpha": 0}, {"phi": math.inf}):
@@ -84,6 +89,7 @@ def test_it_is_the_base_without_strength_or_without_room(records):
         np.testing.assert_array_equal(ac.assign(records, BASE).tokens, credit.tokens)
 
 
+@dear
 @given(told(), st.sampled_from([0.5, 2.0, 4.0]), st.sampled_from([0.0, 1.0, 16.0]))
 def test_a_positive_affine_change_of_all_entropies_changes_nothing(records, a, b):
     moved = [
@@ -134,6 +140,7 @@ def test_gigpo_can_be_the_base():
 # -- quadrants ----------------------------------------------------------------------------------------
 
 
+@dear
 @given(told(), st.sampled_from([{}, {"tau": "median"}, {"percentile": 80}, {"threshold": 0.5}]))
 def test_quadrants_partition_the_trained_tokens(records, how):
     batch = ac.Batch.from_records(records)
@@ -150,6 +157,7 @@ def test_quadrants_partition_the_trained_tokens(records, how):
             assert (name[0] == "P", bool(low)) == (base_of(batch)[at] > 0, not high)
 
 
+@dear
 @given(told())
 def test_keeping_all_changes_nothing_and_keeping_none_gives_zeros(records):
     plain = ac.assign(records, "hapo").tokens

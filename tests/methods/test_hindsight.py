@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import accredit as ac
 from accredit.methods.gaca import fit_mixture
+from tests.dear import dear
 from tests.index.graph_worlds import Record, walks
 
 
@@ -55,6 +56,7 @@ def test_hcapo_card_example() -> None:
     assert near([9.7332, 9.4034, 8.0]) == smooth.tolist()
 
 
+@dear
 @given(walks())
 def test_hcapo_is_grpo_at_omega_zero_and_ignores_a_shift_a_token(rows: list[Record]) -> None:
     rows = told(rows)
@@ -69,6 +71,7 @@ def test_hcapo_is_grpo_at_omega_zero_and_ignores_a_shift_a_token(rows: list[Reco
     np.testing.assert_allclose(before, after, atol=1e-5)
 
 
+@dear
 @given(walks())
 def test_hcapo_ratios_of_a_rollout_average_to_one_before_clipping(rows: list[Record]) -> None:
     credit = ac.assign(told(rows), "hcapo", clip_low=0, clip_high=1e9)
@@ -121,6 +124,7 @@ def test_relace_card_example() -> None:
     assert near([0.7071, -0.7071]) == credit.parts["step"][[0, 3]].tolist()
 
 
+@dear
 @given(walks())
 def test_relace_without_lift_smoothing_and_mask_is_gigpo(rows: list[Record]) -> None:
     rows = told(rows)
@@ -131,6 +135,7 @@ def test_relace_without_lift_smoothing_and_mask_is_gigpo(rows: list[Record]) -> 
     np.testing.assert_allclose(got, ac.assign(rows, "gigpo", mode="mean_std_norm").steps, atol=1e-9)
 
 
+@dear
 @given(walks())
 def test_relace_influence_is_bounded_and_omega_zero_is_grpo(rows: list[Record]) -> None:
     rows = told(rows)
@@ -171,12 +176,14 @@ def test_gaca_card_example() -> None:
     assert near([0.2318, 0.5682, 0.4]) == base.tolist()
 
 
+@dear
 @given(walks(), st.sampled_from(["tanh", "rank"]))
 def test_gaca_without_modulation_is_gigpo(rows: list[Record], shape: str) -> None:
     got = ac.assign(told(rows), "gaca", kappa=0, map=shape).steps
     np.testing.assert_allclose(got, ac.assign(rows, "gigpo", mode="mean_std_norm").steps, atol=1e-9)
 
 
+@dear
 @given(walks())
 def test_gaca_ignores_a_constant_in_the_nll_and_averages_surprise_to_zero(rows: list[Record]) -> None:
     rows = told(rows)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import accredit as ac
 from accredit.advice import advise
 from accredit.errors import DataError, MissingSignal, ParamError
+from tests.dear import dear
 from tests.index.test_alignment import plain as plain_alignment
 from tests.strategies import records as any_records
 
@@ -61,6 +62,7 @@ plain = any_records(
 )
 
 
+@dear
 @given(plain)
 def test_without_weight_and_mask_it_is_grpo(drawn: list[Record]) -> None:
     assume(any(r.get("reward") is not None for r in drawn))

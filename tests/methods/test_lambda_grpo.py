@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accredit as ac
+from tests.dear import dear
 from tests.methods.token_rollouts import BASE, base_of, before_masks, told
 
 
@@ -28,6 +29,7 @@ def slow(lengths, lam, r):
     return [len(lengths) * p / sum(power) for p in power]
 
 
+@dear
 @given(told(), st.floats(-4, 4), st.floats(0, 1))
 def test_equals_the_slow_form(records, lam, r):
     batch = ac.Batch.from_records(records)
@@ -44,6 +46,7 @@ def test_equals_the_slow_form(records, lam, r):
     np.testing.assert_allclose(before_masks(credit), base_of(batch) * factor[rows], atol=1e-12)
 
 
+@dear
 @given(told())
 def test_lambda_zero_is_the_base(records):
     np.testing.assert_allclose(

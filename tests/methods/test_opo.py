@@ -10,6 +10,7 @@ from hypothesis import given
 
 import accredit as ac
 from accredit.errors import MissingSignal
+from tests.dear import dear
 from tests.methods import outcome_oracles as slow
 from tests.methods.outcome_oracles import run
 
@@ -62,6 +63,7 @@ def test_an_explanation_can_be_recomputed() -> None:
     assert "40 tokens" == term.members[3].note
 
 
+@dear
 @given(slow.ragged, slow.policies)
 def test_a_plain_loop_gives_the_same_and_weighted_sums_are_zero(
     records: list[slow.Record], policies: dict[str, str]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import accredit as ac
 from accredit import losses
+from tests.dear import dear
 from tests.methods.teacher_oracles import Record, gaps, mean, taught
 
 
@@ -22,6 +23,7 @@ def one(name: str = "a", **signals) -> Record:
     return {"id": name, "group": "g", "steps": [{"state": "s", **signals}]}
 
 
+@dear
 @given(taught())
 def test_credit_is_the_gap_and_0_without_a_teacher(records) -> None:
     found = ac.assign(records, "opsd") if any_taught(records) else None

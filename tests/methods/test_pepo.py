@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import accredit as ac
 from accredit.methods.pepo import proximal_entropy
+from tests.dear import dear
 from tests.methods.token_rollouts import BASE, RAW, base_of, before_masks, one, told, walk
 
 H = [0.0, 1.0, 0.0, 2.0, 0.0]
@@ -122,6 +123,7 @@ def slow_method(batch, width, scope, apply_to, base):
     return found
 
 
+@dear
 @given(
     told(),
     st.integers(1, 9),
@@ -137,6 +139,7 @@ def test_equals_the_slow_form(records, width, scope, apply_to, base):
     )
 
 
+@dear
 @given(told())
 def test_a_success_keeps_its_sum_and_a_failure_its_tokens(records):
     batch = ac.Batch.from_records(records)
@@ -150,6 +153,7 @@ def test_a_success_keeps_its_sum_and_a_failure_its_tokens(records):
     np.testing.assert_array_equal(np.sign(base), np.sign(values))
 
 
+@dear
 @given(told())
 def test_a_window_of_one_is_the_base(records):
     np.testing.assert_array_equal(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import accredit as ac
 from accredit.errors import DataError, MissingSignal, ParamError
+from tests.dear import dear
 from tests.methods import process_oracles as slow
 from tests.strategies import records
 
@@ -67,6 +68,7 @@ def test_card_example_of_pbrs_and_immediate():
 # -- slow loops ----------------------------------------------------------------------------------
 
 
+@dear
 @given(
     records(fields=(*FIELDS, "step.reward"), always=("reward", "step.reward"), **PLAIN).filter(has_scored),
     st.floats(0, 2),
@@ -80,6 +82,7 @@ def test_grpo_process_equals_the_slow_loop(drawn, weight):
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-7)
 
 
+@dear
 @given(
     records(fields=(*FIELDS, "prm_logits"), always=("reward", "prm_logits", "n_tokens"), **PLAIN).filter(
         has_scored
@@ -103,6 +106,7 @@ def test_pure_equals_the_slow_loop(drawn, params):
         np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-9)
 
 
+@dear
 @given(
     records(fields=(*FIELDS, "prm_logratio"), always=("reward", "prm_logratio", "n_tokens"), **PLAIN).filter(
         has_scored

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import accredit as ac
 from accredit.errors import MissingSignal
 from accredit.index import Index, carrier_S, token_rewards
+from tests.dear import dear
 from tests.methods import outcome_oracles as slow
 from tests.methods.outcome_oracles import run
 
@@ -168,6 +169,7 @@ def slow_returns(record: slow.Record, gamma: float) -> list[float]:
     return found[::-1]
 
 
+@dear
 @given(slow.ragged, slow.policies, st.sampled_from(["returns", "baseline"]), st.sampled_from([1.0, 0.9, 0.0]))
 def test_a_plain_loop_gives_the_same(
     records: list[slow.Record], policies: dict[str, str], variant: str, gamma: float

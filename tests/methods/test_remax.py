@@ -8,6 +8,7 @@ from hypothesis import given
 
 import accredit as ac
 from accredit.errors import MissingSignal, ParamError
+from tests.dear import dear
 from tests.methods import outcome_oracles as slow
 from tests.methods.outcome_oracles import run
 
@@ -67,6 +68,7 @@ def test_an_explanation_can_be_recomputed() -> None:
     assert [(1, 0.25), (2, 1.0)] == [(m.step, m.value) for m in own.members]
 
 
+@dear
 @given(slow.ragged, slow.policies)
 def test_a_plain_loop_gives_the_same(records: list[slow.Record], policies: dict[str, str]) -> None:
     given_params = policies | {"incomplete": "keep"}

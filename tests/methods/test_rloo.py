@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accredit as ac
+from tests.dear import dear
 from tests.methods import outcome_oracles as slow
 from tests.methods.outcome_oracles import run
 
@@ -92,6 +93,7 @@ def test_an_explanation_can_be_recomputed() -> None:
     assert pytest.approx(term.value, rel=1e-12) == expected
 
 
+@dear
 @given(slow.ragged, slow.policies, st.booleans())
 def test_a_plain_loop_gives_the_same(
     records: list[slow.Record], policies: dict[str, str], normalise: bool

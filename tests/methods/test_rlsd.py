@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accredit as ac
+from tests.dear import dear
 from tests.methods.teacher_oracles import Record, slow_rlsd, taught
 
 GAPS = (-1.0, -0.1, 0.0, 0.1, 1.0)
@@ -33,6 +34,7 @@ def has_teacher(records: list[Record]) -> bool:
     return any("logprobs_teacher" in s for r in records for s in r["steps"])
 
 
+@dear
 @given(taught().filter(has_teacher), shares, bands)
 def test_rlsd_equals_a_plain_loop(records, lam, eps) -> None:
     """Seen failing with the sign left out."""
@@ -40,6 +42,7 @@ def test_rlsd_equals_a_plain_loop(records, lam, eps) -> None:
     np.testing.assert_allclose(credit.tokens, slow_rlsd(records, lam, eps), atol=1e-5)
 
 
+@dear
 @given(taught().filter(has_teacher), shares, bands)
 def test_the_sign_is_kept_and_the_size_stays_in_its_band(records, lam, eps) -> None:
     credit = ac.assign(records, "rlsd", lam=lam, eps=eps)
@@ -48,6 +51,7 @@ def test_the_sign_is_kept_and_the_size_stays_in_its_band(records, lam, eps) -> N
     assert (np.abs(credit.tokens - base) <= lam * eps * np.abs(base) + 1e-12).all()
 
 
+@dear
 @given(taught().filter(has_teacher))
 def test_without_share_or_gap_it_is_the_base(records) -> None:
     for base in ("grpo", "gigpo"):

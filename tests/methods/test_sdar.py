@@ -8,6 +8,7 @@ from hypothesis import given
 
 import accredit as ac
 from accredit import losses
+from tests.dear import dear
 from tests.methods.teacher_oracles import Record, gaps, logs, taught
 
 
@@ -24,6 +25,7 @@ def taught_T(records: list[Record]) -> np.ndarray:
     return np.array(["logprobs_teacher" in s for r in records for s in r["steps"] for _ in s["logprobs"]])
 
 
+@dear
 @given(taught().filter(has_teacher))
 def test_advantages_are_the_bases_and_never_the_teachers(records) -> None:
     for id in ("sdar", "skill-sd"):
@@ -33,6 +35,7 @@ def test_advantages_are_the_bases_and_never_the_teachers(records) -> None:
         )
 
 
+@dear
 @given(taught().filter(has_teacher))
 def test_the_channel_is_the_reference_loss_of_taught_tokens(records) -> None:
     """Seen failing with the gate of the student instead of the gap."""
@@ -48,6 +51,7 @@ def test_the_channel_is_the_reference_loss_of_taught_tokens(records) -> None:
         )
 
 
+@dear
 @given(taught(old_logprobs=logs).filter(has_teacher))
 def test_skill_sd_is_the_reference_loss_of_taught_tokens(records) -> None:
     credit = ac.assign(records, "skill-sd")

@@ -14,6 +14,7 @@ from scipy.stats import wasserstein_distance_nd
 
 import accredit as ac
 from accredit.errors import DataError, ParamError
+from tests.dear import dear
 
 A = [(1, 0), (1, 0), (1, 1), (0, 2)]
 B = [(1, 0), (1, 0), (2, 0), (3, 0)]
@@ -174,6 +175,7 @@ def test_equals_plain_loops(
 # -- properties -----------------------------------------------------------------------------------
 
 
+@dear
 @given(groups(shortest=1), st.floats(0.01, 100))
 def test_the_sign_is_the_outcome_s_and_scale_and_rotation_change_nothing(
     records: list[dict[str, Any]], c: float

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import accredit as ac
 from accredit.errors import DataError, MissingSignal
+from tests.dear import dear
 
 
 def refs(*series: Any) -> dict[str, Any]:
@@ -140,6 +141,7 @@ def groups(draw: st.DrawFn) -> list[dict[str, Any]]:
 OTHERS = [rollout(name, "a", 0, refs(-1.0), group="other", evidence=[0.5]) for name in "xy"]
 
 
+@dear
 @given(
     groups(),
     st.sampled_from([0.0, 0.5, 1.0]),
@@ -160,6 +162,7 @@ def test_equals_plain_loops(
 # -- properties -----------------------------------------------------------------------------------
 
 
+@dear
 @given(groups(), st.floats(0, 1))
 def test_rewards_of_a_measured_rollout_telescope_and_q_sums_to_one(
     records: list[dict[str, Any]], lam: float

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import accredit as ac
 from accredit.errors import DataError, MissingSignal, ParamError
+from tests.dear import dear
 from tests.methods.tree_oracles import Path, Record, Slow, grown, std
 
 R = [[[1, 0], [1, 1]], [[0, 0], [0, 1]], [[1, 1], [0, 0]]]
@@ -60,6 +61,7 @@ def level_z(t: Slow, among: list[Path], n: Path) -> float:
     return (value[n] - fmean(same)) / (s + 1e-8) if s else 0.0
 
 
+@dear
 @given(records=grown())
 def test_levels_and_siblings_equal_the_slow_loops(records: list[Record]) -> None:
     """Seen failing with the unbiased deviation."""
@@ -87,6 +89,7 @@ def test_levels_and_siblings_equal_the_slow_loops(records: list[Record]) -> None
             np.testing.assert_allclose(found, want, rtol=1e-6, atol=1e-7)
 
 
+@dear
 @given(records=grown(), draw=st.integers(0, 5))
 def test_a_drawn_path_is_one_child_below_each_message_on_it(records: list[Record], draw: int) -> None:
     """And the credit is that of the drawn messages of each level."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import accredit as ac
 from accredit.methods import get_method
+from tests.dear import dear
 from tests.methods import tree_oracles as slow
 from tests.methods.tree_oracles import Record, Slow, grown
 
@@ -87,6 +88,7 @@ def test_treerl_equals_the_slow_loop(records: list[Record], reweight: str, mode:
     same(records, slow.treerl(Slow(records), reweight, mode), "treerl", reweight=reweight, mode=mode)
 
 
+@dear
 @given(grown(), KINDS, st.sampled_from(["token", "step", "none"]), st.sampled_from(["state", "adv", "value"]))
 def test_treerl_as_the_code_equals_the_slow_loop(
     records: list[Record], reweight: str, norm: str, mode: str
@@ -96,18 +98,21 @@ def test_treerl_as_the_code_equals_the_slow_loop(
     same(records, slow.treerl_code(Slow(records), reweight, norm, mode), "treerl", parity="code", **params)
 
 
+@dear
 @given(grown(), st.sampled_from(["tree", "tree_inner", "tree_2norm"]))
 def test_tree_grpo_equals_the_slow_loop(records: list[Record], mode: str) -> None:
     """Seen failing with population deviations."""
     same(records, slow.tree_grpo(Slow(records), mode), "tree-grpo", mode=mode)
 
 
+@dear
 @given(grown(), st.sampled_from(["none", "siblings"]), st.sampled_from([0.0, 0.5]))
 def test_spo_equals_the_slow_loop(records: list[Record], normalise: str, prover: float) -> None:
     """Seen failing with leaf means."""
     same(records, slow.spo(Slow(records), normalise, prover), "spo", normalise=normalise, prover=prover)
 
 
+@dear
 @given(grown(), st.sampled_from(["average", "group_size"]), st.booleans(), st.booleans())
 def test_treepo_equals_the_slow_loop(
     records: list[Record], weights: str, skip_flat: bool, whiten: bool
@@ -121,6 +126,7 @@ def test_treepo_equals_the_slow_loop(
     same(records, slow.whitened(t, want) if whiten else want, "treepo", **params)
 
 
+@dear
 @given(grown(), st.sampled_from([-1.0, 0.0, 0.5, 1.0]))
 def test_treepo_progress_equals_the_slow_loop(records: list[Record], eta: float) -> None:
     """Seen failing with the exponent one too small."""
@@ -128,12 +134,14 @@ def test_treepo_progress_equals_the_slow_loop(records: list[Record], eta: float)
     same(records, want, "treepo", variant="progress", eta=eta, whiten=False)
 
 
+@dear
 @given(grown())
 def test_treepo_sibling_norm_equals_the_slow_loop(records: list[Record]) -> None:
     """Seen failing with only children at 0."""
     same(records, slow.sibling_norm(Slow(records)), "treepo-sibling-norm")
 
 
+@dear
 @given(
     grown(),
     st.sampled_from(["child_softmax", "child_mean", "leaf_mean"]),
@@ -150,6 +158,7 @@ def test_treerpo_equals_the_slow_loop(records: list[Record], kind: str) -> None:
     same(records, slow.treerpo(Slow(records), kind), "treerpo", std=kind)
 
 
+@dear
 @given(grown())
 def test_treeadv_treeps_and_bpo_equal_the_slow_loops(records: list[Record]) -> None:
     """Seen failing with every copy of a node in treeps' deviation."""
@@ -171,6 +180,7 @@ def test_leaf_and_child_means_differ_as_stated_and_agree_for_equal_fan_out() -> 
     np.testing.assert_allclose(even, ac.assign(EXAMPLE, "treerl").extras["node_value"], atol=1e-15)
 
 
+@dear
 @given(grown(rewards=(0.0, 1.0, 0.3)))
 def test_differences_to_the_parent_telescope(records: list[Record]) -> None:
     credit = ac.assign(records, "spo")
@@ -190,6 +200,7 @@ def test_credit_of_whole_paths_over_a_shared_step_is_its_leaves_times_treeadv() 
         assert together == pytest.approx(shared.extras["leaves"][s] * shared.steps[s], rel=1e-9)
 
 
+@dear
 @given(grown())
 def test_leave_one_out_leaves_have_mean_0_at_the_root(records: list[Record]) -> None:
     credit = ac.assign(records, "treerl", parity="code", norm="none", reweight="none", mode="value")

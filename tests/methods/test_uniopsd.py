@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import accredit as ac
 from accredit.methods._peer_fusion import lower_median
+from tests.dear import dear
 from tests.methods.teacher_oracles import Record, sample_std, slow_uniopsd, taught
 
 
@@ -50,6 +51,7 @@ def has_teacher(records: list[Record]) -> bool:
 rhos = st.sampled_from([0.0, 0.3, 0.6, 0.9])
 
 
+@dear
 @given(taught().filter(has_teacher), rhos)
 def test_uniopsd_equals_a_plain_loop(records, rho) -> None:
     """Seen failing with numpy's median, and with the variance of d over all rows."""
@@ -60,6 +62,7 @@ def test_uniopsd_equals_a_plain_loop(records, rho) -> None:
     np.testing.assert_allclose(credit.tokens, expected["tokens"], atol=2e-3)
 
 
+@dear
 @given(taught().filter(has_teacher), rhos, st.sampled_from([0.0, 0.2, 0.5]))
 def test_bounds_of_the_fusion(records, rho, lam) -> None:
     credit = ac.assign(records, "uniopsd", rho_hat=rho, lam=lam)
@@ -71,6 +74,7 @@ def test_bounds_of_the_fusion(records, rho, lam) -> None:
     assert (np.abs(credit.tokens - whole) <= lam * 0.2 * np.abs(fused_T) + 1e-9).all()
 
 
+@dear
 @given(taught().filter(has_teacher), st.sampled_from(["rows", "rollouts"]))
 def test_without_trust_and_token_share_it_is_gigpo(records, baseline) -> None:
     over = {"rows": "steps", "rollouts": "rollouts"}[baseline]
@@ -81,6 +85,7 @@ def test_without_trust_and_token_share_it_is_gigpo(records, baseline) -> None:
         assert (credit.extras["c"] == 1).all()
 
 
+@dear
 @given(taught().filter(has_teacher), rhos)
 def test_untaught_rows_get_both_environment_terms_exactly(records, rho) -> None:
     credit = ac.assign(records, "uniopsd", rho_hat=rho)
@@ -89,6 +94,7 @@ def test_untaught_rows_get_both_environment_terms_exactly(records, rho) -> None:
     np.testing.assert_allclose(credit.steps[untaught], expected[untaught], atol=1e-12)
 
 
+@dear
 @given(taught().filter(has_teacher))
 def test_the_peers_part_sums_to_0_over_a_state_and_ignores_a_shift_of_it(records) -> None:
     plain = ac.assign(records, "uniopsd").extras["peer_part"]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import accredit as ac
 from accredit.errors import DataError, MissingSignal
+from tests.dear import dear
 
 Record = dict[str, Any]
 CARD = ([1, 0, 0, 1], [1, 1, 0, 1], [0, 0, 0, 1])
@@ -109,6 +110,7 @@ def plain(records: list[Record], pool: bool, main: bool, unfinished: float, most
     return found
 
 
+@dear
 @given(vines(), st.booleans(), st.booleans(), st.sampled_from([0.0, -0.5]), st.sampled_from([0, 1, 9]))
 def test_credit_is_that_of_plain_loops(
     records: list[Record], pool: bool, main: bool, unfinished: float, most: int

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from accredit.worlds import Task, evaluate, key_advantage, make_policy, occupancy, optimal
 from accredit.worlds.dynamic import residual, success_values
 from accredit.worlds.noise import Noise, keys_of
+from tests.dear import dear
 from tests.worlds.enumeration import paths, tiny
 
 seeds = st.integers(0, 10_000)
@@ -27,6 +28,7 @@ def _probs(task: Task):
     return make_policy(task).probs_NA
 
 
+@dear
 @given(seeds, st.sampled_from([1.0, 0.9]))
 def test_values_are_those_of_all_trajectories_one_by_one(seed, gamma):
     task = tiny(seed, gamma=gamma)
