@@ -37,7 +37,7 @@ def as_batch(rollouts: Rollouts) -> Batch:
             f"rollouts are a {type(rollouts).__name__}, not a Batch, a path or records",
             hint="Give a Batch, the path of a file, or an iterable of records",
         )
-    return Batch.from_records(rollouts)
+    return read(rollouts)
 
 
 def assign(
@@ -170,6 +170,7 @@ def _refuse(
 ) -> None:
     if base is not None and "reweights" not in card.tags:
         raise ParamError(f"method {card.id!r} takes no base method")
+    _refuse_too_large(batch)
     _refuse_unmet(batch, card, key)
     _refuse_inferred(batch, card)
     _refuse_unlike(batch, card)
@@ -180,6 +181,21 @@ def _refuse(
         _refuse_unlike(batch, under)
     if "group" in card.tags and "singleton" not in given and _all_alone(batch):
         raise _nothing_to_compare(batch, card)
+
+
+def _refuse_too_large(batch: Batch) -> None:
+    """Refuse rewards whose sums are infinite: returns and means of them would count as unknown, or as 0."""
+    paid = [c for name, c in batch.columns.items() if name in _PAID or name.startswith("rewards.")]
+    with np.errstate(over="ignore"):
+        total = sum(float(np.abs(column.values).sum()) for column in paid)
+    if not np.isfinite(total):
+        raise DataError(
+            "the rewards are too large to be added in float64",
+            hint="Scale them down, or give null where a rollout has no reward",
+        )
+
+
+_PAID = ("reward_R", "reward_S")
 
 
 def _all_alone(batch: Batch) -> bool:

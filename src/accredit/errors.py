@@ -32,9 +32,18 @@ __all__ = [
     "SandboxError",
     "StoreError",
     "VersionError",
+    "kind_of",
     "suggest",
 ]
 
+_KINDS = {
+    type(None): "null",
+    str: "a text",
+    int: "a number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+}
 _LISTED = 40
 _OTHER_NAMES = {"epsilon": "eps", "lambda": "lam", "ppo": "gae"}
 
@@ -117,10 +126,20 @@ def suggest(name: str, known: Iterable[str]) -> str:
     """
     names = sorted(known)
     spelled = {known_name.casefold(): known_name for known_name in names}
-    asked = name.casefold()
+    asked = str(name).casefold()
     other = _OTHER_NAMES.get(asked, "")
     near = [other] if other in spelled else difflib.get_close_matches(asked, spelled, n=1)
     if near:
         return f"Did you mean {spelled[near[0]]!r}?"
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return f"Known: {', '.join(names[:_LISTED])}{more}" if names else ""
+
+
+def kind_of(value: object) -> str:
+    """Return what a value is called in JSON, as a message names it.
+
+    Example:
+        >>> kind_of(None), kind_of("x"), kind_of([])
+        ('null', 'a text', 'a list')
+    """
+    return _KINDS.get(type(value), f"a {type(value).__name__}")

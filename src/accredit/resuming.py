@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from accredit.errors import DataError
 from accredit.store.atomic import atomic_file
 
-__all__ = ["keep_command", "resume"]
+__all__ = ["keep_command", "kept_command", "resume"]
 
 SCHEMA = "accredit.command/1"
 VERBS = ("probe", "truth", "bench")  # those that keep what was done
@@ -37,6 +38,35 @@ def keep_command(job: str | Path, words: Sequence[str]) -> Path:
     with atomic_file(path) as out:
         out.write(msgspec.json.encode(_Command(SCHEMA, list(words), str(Path.cwd()))) + b"\n")
     return path
+
+
+@contextmanager
+def kept_command(job: str | Path, words: Sequence[str]) -> Iterator[None]:
+    """Keep the command of a job while it runs; one that fails before it did anything leaves no trace.
+
+    So a slip on the name of a journal does not replace the command that the journal belongs to.
+    """
+    path = _beside(Path(job))
+    before = path.read_bytes() if path.is_file() else None
+    begun = _done(Path(job), path)
+    keep_command(job, words)
+    try:
+        yield
+    except BaseException:
+        if _done(Path(job), path) == begun:
+            if before is None:
+                path.unlink(missing_ok=True)
+            else:
+                with atomic_file(path) as out:
+                    out.write(before)
+        raise
+
+
+def _done(job: Path, kept: Path) -> dict[Path, int]:
+    """Return the size of each file that a job has written, its command aside."""
+    beside = [p for p in kept.parent.iterdir() if p.name.startswith(job.name)] if kept.parent.is_dir() else []
+    found = job.rglob("*") if job.is_dir() else beside
+    return {p: p.stat().st_size for p in found if p.is_file() and p != kept}
 
 
 def resume(job: str | Path, *, as_json: bool = False) -> int:

@@ -189,6 +189,14 @@ def test_piped_columns_do_not_depend_on_the_terminal(file):
 # -- pipes, interrupts, encodings -------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("closed", ["sys.stdout = None", "sys.stderr = None"])
+def test_closed_streams_are_no_traceback(file, closed):
+    """``>&-`` gives Python no stream at all."""
+    code = f"import sys; {closed}; from accredit.cli import main; main(['check', {file!r}])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (0, "") == (done.returncode, done.stderr)
+
+
 @pytest.mark.parametrize(
     "verb",
     ["show FILE -m dr-grpo --rollout g0r1 --step 0 " + how for how in ("--json", "--all")],

@@ -57,6 +57,19 @@ def test_a_truth_whose_result_was_lost_is_made_again_from_its_journal(told, roll
     assert (folder / "truth.jsonl").read_bytes() == wanted
 
 
+def test_a_command_that_is_refused_replaces_none_that_is_kept(told, rollouts):
+    """A slip on the name of the journal left ``resume`` with the wrong command, or with one more file."""
+    folder = rollouts.parent
+    assert told(*truth(rollouts))[0] == 0
+    kept = (folder / "j.jsonl.command.json").read_bytes()
+    other = [word.replace("world_of_rooms", "no_such_world") for word in truth(rollouts)]
+    assert told(*other)[0] == 2
+    assert kept == (folder / "j.jsonl.command.json").read_bytes()
+    (folder / "j.jsonl.command.json").unlink()
+    assert told(*other)[0] == 2
+    assert not (folder / "j.jsonl.command.json").exists()
+
+
 def test_a_bench_goes_on_in_its_folder(told, tmp_path: Path):
     some = ("--families", "lock", "--methods", "grpo", "-o", "results", "--no-resume")
     assert told("bench", *some)[0] == 0

@@ -181,6 +181,17 @@ def test_a_name_that_cannot_be_written_is_refused_before_anything_is_bought(accr
     assert "continuations of each" not in told.err
 
 
+@pytest.mark.parametrize("journal", ["truth.parquet", "./truth.parquet", "rollouts.jsonl"])
+def test_a_journal_that_is_the_result_or_the_rollouts_is_refused(accredit, rollouts, journal, monkeypatch):
+    """The result replaced the journal, and with it all continuations that had been paid for."""
+    monkeypatch.chdir(rollouts.parent)
+    world = ("--world", "tests.cli.test_truth:world_of_rooms", "--policy", "uniform", "--continuations", "2")
+    before = sorted(p.name for p in rollouts.parent.iterdir())
+    said = accredit("truth", rollouts.name, *world, "--journal", journal, "-o", "truth.parquet")
+    assert (said.code, "--journal" in said.err) == (2, True)
+    assert before == sorted(p.name for p in rollouts.parent.iterdir())
+
+
 def test_a_world_of_chance_has_no_exact_truth(rollouts: Path) -> None:
     with pytest.raises(ProbeError, match="deterministic"):
         ac.truth(ac.read(rollouts), "rooms:1", "uniform")

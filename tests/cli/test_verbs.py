@@ -262,6 +262,12 @@ def test_methods_knows_aliases(accredit):
     assert "grpo" == accredit("methods", "dr-grpo", "--json").json()["id"]
 
 
+def test_methods_without_a_field_that_none_needs_is_a_slip(accredit):
+    """All methods were listed, as if none needed what was meant."""
+    done = accredit("methods", "--without", "sate")
+    assert (2, True) == (done.code, "Did you mean 'state'?" in done.err)
+
+
 def test_methods_without_a_field_leaves_out_what_needs_it(accredit):
     kept = {m["id"] for m in accredit("methods", "--without", "state", "--json").json()}
     assert "grpo" in kept

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from accredit.views.credit_tables import finding_blocks
 from accredit.views.tables import Line, Table, number, plain, share, signed
 
 
@@ -43,3 +44,21 @@ def test_a_share_is_0_or_100_per_cent_only_when_it_is(value, expected):
 def test_numbers_are_short_and_signed():
     assert ("+0.3333", "-2", "0") == (signed(1 / 3), signed(-2.0), signed(0.0))
     assert ("-", "0.333", "1,234") == (number(None), number(1 / 3, 3), number(1234))
+
+
+@pytest.mark.parametrize(
+    ("count", "known", "said"), [(35, 5, " … 32 more"), (5, 5, " … 2 more"), (3, 3, ""), (2, 1, " … 1 more")]
+)
+def test_a_finding_counts_the_places_that_it_does_not_name(count, known, said):
+    """It said 30 more of 35, and named 3 of the 5 that it knew."""
+    finding = {
+        "code": "ACC120",
+        "severity": "info",
+        "count": count,
+        "message": "twice",
+        "where": "",
+        "hint": "",
+        "examples": [f"rollout {i}" for i in range(known)],
+    }
+    at = plain(finding_blocks([finding])).splitlines()[-1]
+    assert at.endswith(f"rollout {min(known, 3) - 1}{said}")

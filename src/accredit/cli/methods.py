@@ -69,6 +69,7 @@ def command(
         entry = _entry(entries, method)
         emit_json(entry) if as_json else show(method_blocks(entry))
         return
+    _refuse_unneeded(entries, without)
     kept = [e for e in entries if not any(_needs_field(e, field) for field in without)]
     if file is not None:
         left_out = [e["id"] for e in entries if e not in kept]
@@ -77,6 +78,13 @@ def command(
         emit_json(kept)
     else:
         show(catalog_blocks(kept, _third_parties()))
+
+
+def _refuse_unneeded(entries: Sequence[dict[str, Any]], without: Sequence[str]) -> None:
+    needed = {field for entry in entries for need in entry["needs"] for field in need.split("|")}
+    for field in without:
+        if field not in needed:
+            raise ParamError(f"no method needs a field {field!r}", hint=suggest(field, needed))
 
 
 def _catalogue() -> list[dict[str, Any]]:

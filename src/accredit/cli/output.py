@@ -79,17 +79,18 @@ def keep_this_command(job: str | Path, *, again: str = "", not_again: str = "") 
         again: option that the second run needs.
         not_again: option that it must not have.
     """
-    from accredit.resuming import keep_command
+    from accredit.resuming import kept_command
     from accredit.signals.client import KEYS
 
-    words = [word for word in click.get_current_context().find_root().obj if word != not_again]
+    context = click.get_current_context()
+    words = [word for word in context.find_root().obj if word != not_again]
     if again and again not in words:
         words.insert(1, again)
     keys = [key for key in (os.environ.get(name, "").strip() for name in KEYS) if key]
     if "-" in words or any(key in word for word in words for key in keys):
         note("accredit resume will not know this command: it reads standard input or holds a key")
         return
-    keep_command(job, words)
+    context.with_resource(kept_command(job, words))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -107,6 +108,8 @@ def command(
 
     refuse_input(out, file)
     check_target(out)
+    if journal is not None:
+        _check_journal(journal, file, out)
     check_endpoint(policy, from_endpoint)  # before its URL is kept anywhere
     if tables is not None:
         _check_tables(tables, file, out, sampled=continuations is not None or half_width is not None)
@@ -142,6 +145,15 @@ def command(
     if tables is not None and found.explored is not None:
         note(f"wrote {save_tables(found.explored, tables)}")
     _shown(found.to_dict(), as_json)
+
+
+def _check_journal(journal: str, file: str, out: str) -> None:
+    from accredit.errors import ParamError
+
+    if Path(journal).resolve() == Path(out).resolve():
+        raise ParamError("--journal and -o name one file", hint="Give each a name of its own")
+    if file != "-" and Path(journal).resolve() == Path(file).resolve():
+        raise ParamError("--journal names the rollouts", hint="Give it a name of its own")
 
 
 def _check_tables(tables: str, file: str, out: str, *, sampled: bool) -> None:

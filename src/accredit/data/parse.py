@@ -22,7 +22,7 @@ from accredit.data.vocabulary import (
     STEP_FIELDS,
     TOKEN_FIELDS,
 )
-from accredit.errors import DataError
+from accredit.errors import DataError, kind_of
 from accredit.typing import Scalar
 
 __all__ = ["MAX_STEP_TOKENS", "Parsed", "Record", "parse_record"]
@@ -60,13 +60,14 @@ def parse_record(record: Record, place: str) -> Parsed:
     """
     if not isinstance(record, Mapping):
         raise DataError(
-            f"a record is a {type(record).__name__}, not an object",
+            f"a record is {kind_of(record)}, not an object",
             code="ACC110",
             where=place,
             hint="Give one JSON object a rollout: id, group, reward, steps",
         )
     found: list[Finding] = []
     name, group = _identity(record, place, found)
+    _refuse_unnamed(record, name, place)
     rollout = _rollout_fields(record, name, place, found)
     steps = _step_fields(record.get("steps"), name, place)
     named = _named_signals(steps, (name, place, found)) if NAMED_SIGNALS in steps else []
@@ -79,6 +80,17 @@ def parse_record(record: Record, place: str) -> Parsed:
     if row is not None and (type(row) not in SCALARS or (type(row) is int and abs(row) > LARGEST_ID)):
         raise wrong("row", row, "a number below 2**63 or a string", name, place)
     return Parsed(name, group, row, rollout, counts, steps, context, found)
+
+
+def _refuse_unnamed(record: Record, name: str, place: str) -> None:
+    for key in record:
+        if not isinstance(key, str):
+            raise DataError(
+                f"a field of rollout {name!r} is named {key!r:.40}, which is no text",
+                code="ACC110",
+                where=place,
+                hint="Name each field by a string",
+            )
 
 
 def _identity(record: Record, place: str, found: list[Finding]) -> tuple[str, Scalar]:
@@ -222,8 +234,13 @@ def _token_counts(steps: Fields, named: list[str], n_steps: int, name: str, plac
             if counts[t] is None:
                 counts[t] = size
             elif counts[t] != size:
+                said = (
+                    f"n_tokens of {counts[t]}"
+                    if "n_tokens" in steps and t in steps["n_tokens"][0]
+                    else f"{counts[t]} tokens"
+                )
                 raise DataError(
-                    f"rollout {name!r} step {t} has {size} {key} for {counts[t]} tokens",
+                    f"rollout {name!r} step {t} has {size} {key} for {said}",
                     code="ACC104",
                     where=place,
                     hint=f"Give one value a token, or drop {key} and use a method that does not need it",
@@ -233,10 +250,11 @@ def _token_counts(steps: Fields, named: list[str], n_steps: int, name: str, plac
 
 def _count(key: str, value: Any, step: int, name: str, place: str) -> int:
     if key == "n_tokens":
-        if type(value) is not int or not 0 <= value <= MAX_STEP_TOKENS:
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not whole or not 0 <= value <= MAX_STEP_TOKENS:
             allowed = f"a whole number from 0 to {MAX_STEP_TOKENS}"
             raise wrong(f"n_tokens of step {step}", value, allowed, name, place)
-        return value
+        return int(value)
     try:
         return len(value)
     except TypeError:

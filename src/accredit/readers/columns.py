@@ -52,8 +52,9 @@ def mapping_hint(columns: Collection[str], *wanted: str) -> str:
     """Return the mapping to give for some columns; a field that is not told by its name has ``...``.
 
     Example:
-        >>> mapping_hint(["question", "score"], "completion")
-        "Say which column holds what: mapping={'reward': 'score', 'prompt': 'question', 'completion': '...'}"
+        >>> mapping_hint(["score"])
+        "Say which column holds what: mapping={'reward': 'score'} (--map reward=score)"
     """
     found = known_columns(columns) | dict.fromkeys(wanted, "...")
-    return f"Say which column holds what: mapping={found!r}"
+    words = " ".join(f"--map {ours}={theirs}" for ours, theirs in found.items())
+    return f"Say which column holds what: mapping={found!r} ({words})"

@@ -37,7 +37,7 @@ def grouped_by_position(batch: Batch, size: int) -> Batch:
             code="ACC862",
             hint="Mend the file, or give each rollout the id of its group",
         )
-    codes = np.arange(len(batch), dtype=np.int32) // size
+    codes = np.arange(len(batch), dtype=np.int32) // np.int32(min(size, max(len(batch), 1)))
     last = len(batch) - size * int(codes[-1]) if len(batch) else size
     short = f"; the last group has only {last}" if last < size else ""
     log = FindingLog()

@@ -81,6 +81,8 @@ def read(
     check_mapping(mapping or {})
     bounds = limits or Limits()
     if isinstance(source, str | Path):
+        if not str(source):
+            raise DataError("the path is empty", code="ACC901", hint="Name the file; the folder here is '.'")
         batch = _read_path(
             Path(source), _chosen(format, mapping), bounds, strict=strict, mapping=mapping or {}
         )
@@ -129,10 +131,11 @@ def _mapped_records() -> DataError:
 
 def _checked(source: Any) -> Iterable[Mapping[str, Any] | Rollout]:
     if isinstance(source, Mapping | bytes | io.IOBase) or not isinstance(source, Iterable):
+        batch = "; accredit.store.save_batch(batch, path) writes one" if isinstance(source, Batch) else ""
         raise DataError(
             f"a source is a path or an iterable of records, not a {type(source).__name__}",
             code="ACC901",
-            hint="Give a path, or a list of records",
+            hint=f"Give a path, or a list of records{batch}",
         )
     return source
 

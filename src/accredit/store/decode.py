@@ -94,7 +94,7 @@ class Decoder:
             f"the record is nested more than {depth} levels deep",
             code="ACC908",
             where=where,
-            hint=f"If that is meant, read it with limits=Limits(depth={10 * depth})",
+            hint=f"If that is meant, read it in Python with limits=Limits(depth={10 * depth})",
         )
 
     # -- the slow, exact way ----------------------------------------------------------------

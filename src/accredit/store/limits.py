@@ -49,5 +49,5 @@ class Limits:
                 f"{what} {got:,}, more than the limit of {allowed:,}",
                 code="ACC908",
                 where=where,
-                hint=f"If that is meant, read it with limits=Limits({name}={got})",
+                hint=f"If that is meant, read it in Python with limits=Limits({name}={got})",
             )

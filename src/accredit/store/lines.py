@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from accredit.data import FindingLog
-from accredit.errors import DataError
+from accredit.errors import DataError, kind_of
 from accredit.store.decode import Decoder
 from accredit.store.limits import Limits
 from accredit.store.schema import check_schema, header_fields
@@ -41,7 +41,7 @@ def read_objects(path: str | Path, schema: str, limits: Limits) -> Iterator[tupl
         value = decoder.decode(line, where)
         if not isinstance(value, Mapping):
             raise DataError(
-                f"the line is a {type(value).__name__}, not an object",
+                f"the line is {kind_of(value)}, not an object",
                 code="ACC904",
                 where=where,
                 hint=f"Each line is one object of schema {schema}",

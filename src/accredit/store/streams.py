@@ -40,9 +40,9 @@ class Source:
             self.size = path.stat().st_size
             with path.open("rb") as raw:
                 self.magic = raw.read(64)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a name with a null character
             raise DataError(
-                f"{path} cannot be read: {error.strerror or error}",
+                f"{str(path)!r:.200} cannot be read: {getattr(error, 'strerror', None) or error}",
                 code="ACC901",
                 where=str(path),
                 hint="Check the path and its permissions",

@@ -144,8 +144,9 @@ def finding_blocks(findings: Sequence[Mapping[str, Any]]) -> list[Table | Line]:
             Line(f"{f['severity']:7} {f['code']} {times:>8}  {_one(f['message'])}", styles[f["severity"]])
         )
         if places:
-            more = f" … {f['count'] - len(places):,} more" if f["count"] > len(places) else ""
-            blocks.append(Line(f"        at: {'; '.join(_one(p) for p in places[:_NAMED])}{more}"))
+            named = places[:_NAMED]
+            more = f" … {f['count'] - len(named):,} more" if f["count"] > len(named) else ""
+            blocks.append(Line(f"        at: {'; '.join(_one(p) for p in named)}{more}"))
         if f["hint"]:
             blocks.append(Line(f"        mend: {_one(f['hint'])}"))
     return blocks

@@ -238,6 +238,10 @@ def _check(credits: Sequence[Credit]) -> None:
             hint="Write several reports",
         )
     for credit in credits:
+        if not hasattr(credit, "steps"):
+            raise ParamError(
+                f"a report shows Credits, got {credit!r:.60}", hint="report(assign(batch, 'grpo'), path)"
+            )
         _check_steps(credit)
     first = credits[0].batch
     for other in credits[1:]:
