@@ -17,6 +17,7 @@ from accredit.errors import DataError
 from accredit.readers import convert, read
 from accredit.store import save_batch
 from accredit.store.parquet import parquet_batches, write_parquet
+from tests.dear import dear
 from tests.strategies import batches, records
 
 KINDS = ("jsonl", "jsonl.gz", "jsonl.zst", "parquet")
@@ -49,6 +50,7 @@ def folder(tmp_path_factory):
         yield tmp_path_factory.mktemp("files")
 
 
+@dear
 @given(source=records())
 def test_file_brings_a_batch_back_whole(folder, source):
     batch = Batch.from_records(source, source="made.jsonl")
@@ -59,6 +61,7 @@ def test_file_brings_a_batch_back_whole(folder, source):
         assert dict(batch.provenance) == back.provenance["origin"]
 
 
+@dear
 @given(batches())
 def test_records_bring_a_batch_back(batch):
     assert batch == Batch.from_records(list(batch.records()))
@@ -111,12 +114,14 @@ def with_odd_columns(draw):
     return batch
 
 
+@dear
 @given(batch=with_odd_columns())
 def test_file_brings_added_columns_back(folder, batch):
     for kind in ("jsonl", "parquet"):
         same_in_all(batch, read(save_batch(batch, folder / f"b.{kind}")))
 
 
+@dear
 @given(batches(min_rollouts=2), st.data())
 def test_slice_of_a_batch_survives_a_file(folder, batch, data):
     """Columns of which the slice has no value are still there."""
@@ -231,6 +236,7 @@ def test_json_document_is_read(tmp_path, shape):
 
 
 # Slices, sums, memory.
+@dear
 @given(batches(), st.data())
 def test_parts_of_a_batch_add_up_to_it(batch, data):
     cut = data.draw(st.integers(0, len(batch)))
@@ -248,6 +254,7 @@ def test_parts_put_together_count_what_was_left_out_once():
     assert batch.findings == whole.findings
 
 
+@dear
 @given(batches(min_rollouts=1))
 def test_groups_hold_each_rollout_once(batch):
     names = [name for name, _ in batch.groups()]
@@ -255,6 +262,7 @@ def test_groups_hold_each_rollout_once(batch):
     assert sorted(batch.ids) == sorted(i for _, part in batch.groups() for i in part.ids)
 
 
+@dear
 @given(batches(min_rollouts=1), st.data())
 def test_order_back_and_forth_is_the_same_batch(batch, data):
     order = np.array(data.draw(st.permutations(range(len(batch)))), np.int64)
@@ -292,6 +300,7 @@ def test_torn_rollout_is_left_out_whole():
     assert ["ACC110", "ACC108"] == [e.code for e in batch.excluded]
 
 
+@dear
 @given(records(rows=False), st.data())
 def test_used_and_excluded_add_up_to_what_was_given(source, data):
     spoil = [{"id": ""}, {"reward": "x"}, {"steps": 3}, {"status": "lost"}, {}]
@@ -300,6 +309,7 @@ def test_used_and_excluded_add_up_to_what_was_given(source, data):
     assert len(given_) == len(batch) + len(batch.excluded)
 
 
+@dear
 @given(records())
 def test_steps_of_equal_keys_are_read_as_any_others(source):
     """Dicts of equal keys are taken column by column; other mappings one field at a time."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import accredit as ac
 from accredit.errors import MissingSignal
+from tests.dear import dear
 
 P0 = [[0.8, 0.5, 0.9, 0.2], [0.6, 0.9, 0.4, 0.7]]
 P1 = [[0.8, 0.3, 0.9, 0.25], [0.5, 0.9, 0.1, 0.7]]
@@ -101,6 +102,7 @@ def batches(draw: st.DrawFn) -> list[dict[str, Any]]:
     return [*found, *(extra | {"id": name, "group": "other"} for name in ("x", "y"))]
 
 
+@dear
 @given(batches(), st.sampled_from([0.0, 0.01, 1.0]), st.sampled_from([1, 6, 4096]))
 def test_equals_plain_loops(records: list[dict[str, Any]], lam: float, piece: int) -> None:
     """Populations one by one, or several at once."""
@@ -118,6 +120,7 @@ def test_equals_plain_loops(records: list[dict[str, Any]], lam: float, piece: in
 # -- properties -----------------------------------------------------------------------------------
 
 
+@dear
 @given(batches(), st.floats(0, 2))
 def test_credit_only_falls_and_by_half_of_lam_on_average(records: list[dict[str, Any]], lam: float) -> None:
     credit = run(records, lam=lam)
