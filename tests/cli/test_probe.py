@@ -51,6 +51,20 @@ def test_columns_are_written_and_drift_and_alignment_are_told(accredit, write, m
     assert "m" == model["model"]
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("-o", "out.xyz"), 3, "ACC913"),
+        (("-o", "out.jsonl", "--context", "outcom"), 2, "Did you mean 'outcome'?"),
+        (("-o", "out.jsonl", "--want", "logprobs"), 2, "logprob"),
+    ],
+)
+def test_a_slip_is_told_before_the_model_is_loaded(accredit, write, model, words, code, said):
+    """The name of the result was refused after the last token had been scored."""
+    done = accredit("probe", write(ROWS), "--model", "m", *words)
+    assert (code, True, {}) == (done.code, said in done.err, model)
+
+
 def test_options_reach_the_model(accredit, write, model, tmp_path):
     accredit("probe", write(ROWS), "--model", "m", "-o", tmp_path / "o.jsonl", "--dtype", "bfloat16",
              "--head-dtype", "model", "--device", "cpu",

@@ -119,6 +119,7 @@ def command(
     from accredit.signals.job import finish
 
     refuse_input(out, file)
+    _check_words(want, context, out)
     batch = ac.read(file, format=format, strict=strict, mapping=mapping_of(mapping), group_size=group_size)
     backend = (
         _endpoint(from_endpoint, model, limits, **options) if from_endpoint else _backend(model, **options)
@@ -134,6 +135,21 @@ def command(
     document = _document(file, batch, scored, checks)
     _show(document, as_json)
     return FINDINGS if any(f["severity"] != "info" for f in document["findings"]) else 0
+
+
+def _check_words(want: str | None, context: str, out: str) -> None:
+    """Refuse words that no model could mend, before one is loaded and hours of it are lost."""
+    from accredit.signals import asks_belief
+    from accredit.signals.contexts import field_of
+    from accredit.signals.request import Want
+    from accredit.store.kinds import file_kind
+
+    file_kind(out)
+    for name in context.split(","):
+        if name != "sampled":
+            field_of(name)
+    if want and not asks_belief(want):
+        Want.parse(want)
 
 
 def _asked(want: str, context: str, backend: Any, *, paired: bool, **settings: Any) -> dict[str, Any]:
