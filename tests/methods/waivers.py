@@ -32,6 +32,19 @@ class Case:
     waive: Mapping[str, str] = field(default_factory=dict)
 
 
+def by_step(more: Callable[[Record, int], Record]) -> Callable[[list[Record]], list[Record]]:
+    """Return what adds to every step what ``more`` makes of it and of its number."""
+
+    def decorate(records: list[Record]) -> list[Record]:
+        return [
+            record | {"steps": [step | more(step, t) for t, step in enumerate(record["steps"])]}
+            for record in records
+        ]
+
+    decorate.__doc__ = more.__doc__
+    return decorate
+
+
 TURNS = "turn rewards are compared too, where all outcomes tie"
 WHITENED = "whitening is over all policy tokens of the batch"
 BATCHWISE = "with a deviation over the batch every group's credit depends on all rewards"
@@ -41,33 +54,23 @@ def _with_baseline(records: list[Record]) -> list[Record]:
     return [record | {"reward_baseline": 0.375} for record in records]
 
 
-def _with_turns(records: list[Record]) -> list[Record]:
+@by_step
+def _with_turns(step: Record, t: int) -> Record:
     """Rewards of turns, answers of a tool."""
-    answers = ("none", "error", "result")
-    return [
-        record
-        | {
-            "steps": [
-                step | {"reward": 0.5 * (len(step["tokens"]) % 2), "tool": answers[len(step["tokens"]) % 3]}
-                for step in record["steps"]
-            ],
-        }
-        for record in records
-    ]
+    n = len(step["tokens"])
+    return {"reward": 0.5 * (n % 2), "tool": ("none", "error", "result")[n % 3]}
+
+
+@by_step
+def _scored(step: Record, t: int) -> Record:
+    return {"step_score": step["value"], "potential": step["value"], "reward": step["value"]}
 
 
 def _with_scores(records: list[Record]) -> list[Record]:
     """Scores of steps of every kind; the value serves as potential."""
     return [
-        record
-        | {
-            "progress": [0.0, *(step["value"] for step in record["steps"])],
-            "steps": [
-                step | {"step_score": step["value"], "potential": step["value"], "reward": step["value"]}
-                for step in record["steps"]
-            ],
-        }
-        for record in records
+        record | {"progress": [0.0, *(step["value"] for step in record["steps"])]}
+        for record in _scored(records)
     ]
 
 
@@ -82,39 +85,17 @@ ROWS_MEMORY = "memory carried over equals one unbroken run"
 BATCH_SCALE = "the relational term is divided by its root mean square over the batch"
 
 
-def roles(records: list[Record]) -> list[Record]:
+@by_step
+def roles(step: Record, t: int) -> Record:
     """Let a planner and a worker take turns; workers have a teacher."""
-    return [
-        record
-        | {
-            "steps": [
-                step
-                | {"agent": ("planner", "worker")[t % 2], "report": f"done {t % 3}"}
-                | {"logprobs_teacher": [round(0.9 * x, 4) for x in step["logprobs"]]}
-                for t, step in enumerate(record["steps"])
-            ]
-        }
-        for record in records
-    ]
+    taught = [round(0.9 * x, 4) for x in step["logprobs"]]
+    return {"agent": ("planner", "worker")[t % 2], "report": f"done {t % 3}", "logprobs_teacher": taught}
 
 
-def hindsight(records: list[Record]) -> list[Record]:
+@by_step
+def hindsight(step: Record, t: int) -> Record:
     """Give every step log-probs under a prompt that shows the end."""
-    return [
-        record
-        | {
-            "steps": [
-                step
-                | {
-                    "logprobs_hindsight": [
-                        round(0.7 * x - 0.01 * i, 4) for i, x in enumerate(step["logprobs"])
-                    ]
-                }
-                for step in record["steps"]
-            ]
-        }
-        for record in records
-    ]
+    return {"logprobs_hindsight": [round(0.7 * x - 0.01 * i, 4) for i, x in enumerate(step["logprobs"])]}
 
 
 TRAINED = "no credit reaches a token that is not trained"
@@ -123,38 +104,22 @@ HISTORY = "a history of the correlation lets the peer in; one unbroken batch has
 BATCHWISE_RHO = "correlation, scale and medians are taken over the batch"
 
 
-def teacher(records: list[Record]) -> list[Record]:
+@by_step
+def teacher(step: Record, t: int) -> Record:
     """Let a teacher rescore two steps of three."""
-    return [
-        record
-        | {
-            "steps": [
-                step
-                | {"logprobs_teacher": [round(0.7 * x - 0.02 * i, 4) for i, x in enumerate(step["logprobs"])]}
-                if (t + len(step["tokens"])) % 3
-                else step
-                for t, step in enumerate(record["steps"])
-            ]
-        }
-        for record in records
-    ]
+    if (t + len(step["tokens"])) % 3 == 0:
+        return {}
+    return {"logprobs_teacher": [round(0.7 * x - 0.02 * i, 4) for i, x in enumerate(step["logprobs"])]}
 
 
-def moments(records: list[Record]) -> list[Record]:
+@by_step
+def moments(step: Record, _: int) -> Record:
     """Moments of an evidence direction at each token: means, squares, product, values at the token."""
-    return [
-        record
-        | {"steps": [step | {"fisher_moments": _moments(step["logprobs"])} for step in record["steps"]]}
-        for record in records
-    ]
-
-
-def _moments(logprobs: list[float]) -> list[list[float]]:
     found = []
-    for x in logprobs:
+    for x in step["logprobs"]:
         t, n = round(0.1 * x, 3), round(0.05 * x + 0.02, 3)
         found.append([t, n, t * t + 0.03, n * n + 0.02, t * n + 0.01, t + 0.2 + 0.1 * x, n - 0.1])
-    return found
+    return {"fisher_moments": found}
 
 
 OVER_TRAINED = "statistics are over trained tokens, and the others keep the base's credit"
@@ -182,68 +147,39 @@ def answers(records: list[Record]) -> list[Record]:
     return found
 
 
-def altered(records: list[Record]) -> list[Record]:
+@by_step
+def altered(step: Record, t: int) -> Record:
     """Rescore every step under two altered prompts."""
-    return [
-        record
-        | {
-            "steps": [
-                step
-                | {
-                    "perturbed_logprobs": {
-                        "typos": [round(x - 0.1 * (i % 3), 4) for i, x in enumerate(step["logprobs"])],
-                        "story": [round(0.8 * x, 4) for x in step["logprobs"]],
-                    }
-                }
-                for step in record["steps"]
-            ]
-        }
-        for record in records
-    ]
+    typos = [round(x - 0.1 * (i % 3), 4) for i, x in enumerate(step["logprobs"])]
+    return {"perturbed_logprobs": {"typos": typos, "story": [round(0.8 * x, 4) for x in step["logprobs"]]}}
+
+
+@by_step
+def _hidden(step: Record, t: int) -> Record:
+    rows = zip(step["tokens"], step["logprobs"], step["entropies"], strict=True)
+    return {"hidden": [[1.0 + 0.01 * (a % 7), x, e] for a, x, e in rows]}
 
 
 def hidden(records: list[Record]) -> list[Record]:
     """Give every token a hidden state, and every boundary log-probs of three answers."""
-    return [
-        record
-        | {
-            "candidate_logprobs": [
-                [-1.0 - 7.0 * ((t + len(record["steps"])) % 2), -2.0, -3.0]
-                for t in range(len(record["steps"]) + 1)
-            ],
-            "steps": [
-                step
-                | {
-                    "hidden": [
-                        [1.0 + 0.01 * (a % 7), x, e]
-                        for a, x, e in zip(step["tokens"], step["logprobs"], step["entropies"], strict=True)
-                    ]
-                }
-                for step in record["steps"]
-            ],
-        }
-        for record in records
-    ]
+    found = []
+    for record in _hidden(records):
+        n = len(record["steps"])
+        found.append(
+            record | {"candidate_logprobs": [[-1.0 - 7.0 * ((t + n) % 2), -2.0, -3.0] for t in range(n + 1)]}
+        )
+    return found
 
 
 NAMES = "names of rollouts, groups and states are irrelevant"
 CRITIC = "a critic's values do not follow the outcomes"
 
 
-def continued(records: list[Record]) -> list[Record]:
+@by_step
+def continued(step: Record, t: int) -> Record:
     """Give every step continuations after it, and a critic's value of its action."""
-    return [
-        record
-        | {
-            "steps": [
-                step
-                | {"action_value": step["value"]}
-                | {"continuations": [{"reward": float((t + i) % 2)} for i in range(len(step["tokens"]))]}
-                for t, step in enumerate(record["steps"])
-            ]
-        }
-        for record in records
-    ]
+    rewards = [{"reward": float((t + i) % 2)} for i in range(len(step["tokens"]))]
+    return {"action_value": step["value"], "continuations": rewards}
 
 
 def _drawn(step: Record, n: int) -> list[dict[str, Any]]:
@@ -252,12 +188,10 @@ def _drawn(step: Record, n: int) -> list[dict[str, Any]]:
     return [{"reward": float(i < round(n * step["value"])), "truncated": False} for i in range(n)] + [cut]
 
 
-def vines(records: list[Record]) -> list[Record]:
+@by_step
+def vines(step: Record, t: int) -> Record:
     """Give every step outcomes of continuations."""
-    return [
-        record | {"steps": [step | {"continuations": _drawn(step, 3)} for step in record["steps"]]}
-        for record in records
-    ]
+    return {"continuations": _drawn(step, 3)}
 
 
 def proposals(records: list[Record]) -> list[Record]:
@@ -270,28 +204,15 @@ def proposals(records: list[Record]) -> list[Record]:
     return found
 
 
-def searches(records: list[Record]) -> list[Record]:
+@by_step
+def searches(step: Record, t: int) -> Record:
     """Give every step a search table of the three actions."""
-    return [
-        record
-        | {
-            "steps": [
-                step
-                | {
-                    "search": {
-                        action: {
-                            "n": 4,
-                            "mean": round((i + 1) * step["value"] % 1, 3),
-                            "p": (0.5, 0.3, 0.2)[i],
-                        }
-                        for i, action in enumerate(("north", "take", "open"))
-                    }
-                }
-                for step in record["steps"]
-            ]
+    return {
+        "search": {
+            action: {"n": 4, "mean": round((i + 1) * step["value"] % 1, 3), "p": (0.5, 0.3, 0.2)[i]}
+            for i, action in enumerate(("north", "take", "open"))
         }
-        for record in records
-    ]
+    }
 
 
 def revisions(records: list[Record]) -> list[Record]:
@@ -309,20 +230,16 @@ NEAREST = "of two successes that are equally near the first is taken"
 REVISED = "failures that tie are told apart by their revisions"
 
 
-# Methods (and presets) that need more than their id; all others run with their defaults.
-def _with_cuts(records: list[Record]) -> list[Record]:
+@by_step
+def _with_cuts(step: Record, t: int) -> Record:
     """Values before the first token of every other step, and in the middle of long ones."""
-    found = []
-    for record in records:
-        steps = []
-        for t, step in enumerate(record["steps"]):
-            points = [-1, 1] if len(step["tokens"]) > 2 else [-1]
-            values = [step["value"], 0.25][: len(points)]
-            steps.append(step | ({"cutpoints": points, "cutpoint_values": values} if t % 2 == 0 else {}))
-        found.append(record | {"steps": steps})
-    return found
+    if t % 2:
+        return {}
+    points = [-1, 1] if len(step["tokens"]) > 2 else [-1]
+    return {"cutpoints": points, "cutpoint_values": [step["value"], 0.25][: len(points)]}
 
 
+# Methods (and presets) that need more than their id; all others run with their defaults.
 CASES = (
     Case("spo-chain", decorate=_with_cuts),
     Case("dr-grpo", waive={SCALE_FREE: "the mean-only form keeps the scale of the rewards"}),
