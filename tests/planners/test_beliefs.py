@@ -100,6 +100,8 @@ def test_lens_shift_reads_size_height_and_depth() -> None:
     assert lens_shift(before, after, "height") == pytest.approx((2.0 + 2.5) / 2)
     assert lens_shift(before, after, "depth") == 1.0  # settled at layer 2, then at layer 1
     assert lens_shift(before, before) == 0.0
+    flat = np.zeros(4)
+    assert lens_shift(flat, after, "depth") == 1.0  # a belief that never moves is settled at layer 0
     with pytest.raises(ParamError, match="one number a layer"):
         lens_shift(before, after[:2])
 
@@ -111,6 +113,8 @@ def test_the_belief_shift_vector_takes_the_layer_that_tells_best() -> None:
     down = noise[2] + np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]])  # layer 0 does not tell them apart
     hidden = np.array([[0.0, 100.0, 0.0], [-3.0, 0.0, 0.0]])
     assert bsv(up, noise[1], down, hidden) == pytest.approx(3.0, abs=0.1)
+    drift = np.array([[5.0, -7.0, 2.0], [4.0, 3.0, -6.0]])  # what moves everywhere is no shift
+    assert bsv(up + drift, noise[1] + drift, down + drift, hidden) == pytest.approx(3.0, abs=0.1)
 
 
 # --- candidates and choices ----------------------------------------------------------------------------
@@ -157,6 +161,13 @@ def test_each_selector_reads_its_own_signal() -> None:
     assert np.bincount(drawn, minlength=3).min() > 60
     with pytest.raises(ParamError, match="probe_js"):
         belief_forks("psychic")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("selector", ["midpoint", "uniform", "probe_js"])
+def test_a_rollout_without_steps_is_no_place_to_fork(selector: str) -> None:
+    """Its first step would be the next rollout's."""
+    index = Index(Batch.from_records([chain("none", 0), chain("a", 1), chain("nor", 0), chain("b", 1)]))
+    assert belief_forks(selector)(index, 0).tolist() == [0, 1]  # type: ignore[arg-type]
 
 
 def test_branches_are_not_forked_again() -> None:
