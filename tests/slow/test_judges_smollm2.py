@@ -148,26 +148,47 @@ def test_what_it_says_without_a_schema_is_refused_and_listed(
     assert engine.ledger.physical.continuations <= 2 * K * told.proposed
 
 
-def test_each_correction_of_a_real_reviser_is_possible_and_played(
-    url: str, rollouts: ac.Batch, player: Player
-) -> None:
-    said = speaker(url, **schema(step=STEP, action={"type": "string", "maxLength": 30}))
+def revised(
+    failure: ac.Batch, player: Player, said: ChatServer, repairs: int
+) -> tuple[IbpoPlanner, LmReviser, Engine]:
     engine = engine_of(player)
     short = dataclasses.replace(REVISER, width=80)
-    failures = rollouts.take([0, 1])
-    reviser = LmReviser(said, player.restorer, instructions=short, repairs=3, ledger=engine.ledger)
-    planner = engine.drive(IbpoPlanner(failures, reviser, policy="actor", max_steps=8))
-    told = planner.revisions()
-    assert told.failures == 1
+    reviser = LmReviser(said, player.restorer, instructions=short, repairs=repairs, ledger=engine.ledger)
+    planner = engine.drive(IbpoPlanner(failure, reviser, policy="actor", max_steps=8))
     accounted(reviser.asker.replies, said, engine)
-    taken = [r for r in reviser.asker.replies if not r.fault]
-    assert len(taken) == told.failures - len(told.unrevised)
-    assert sum(told.statuses.values()) == engine.ledger.physical.continuations == len(taken)
-    assert "illegal" not in told.statuses  # what it took first was possible, and so is what the model chose
+    made = planner.filled().column("revision_R").provenance
+    assert (made["reviser"], made["unrevised"]) == (reviser.version, len(planner.revisions().unrevised))
+    return planner, reviser, engine
+
+
+def test_a_correction_of_a_real_reviser_is_played(url: str, rollouts: ac.Batch, player: Player) -> None:
+    """The schema leaves it what is possible at the first step, but for what was done there."""
+    failure = rollouts.take([0, 1])
+    [_, record] = failure.records()
+    first = record["steps"][0]
+    others = [c for c in first["metadata"]["commands"] if c != first["action"]]
+    said = speaker(url, **schema(step={"type": "integer", "const": 0}, action={"enum": others}))
+    planner, reviser, engine = revised(failure, player, said, repairs=0)
+    told = planner.revisions()
+    assert (told.failures, told.unrevised, reviser.refused()) == (1, (), [])
+    assert sum(told.statuses.values()) == engine.ledger.physical.continuations == 1
+    assert set(told.statuses) <= {"finished", "truncated"}
     filled = planner.filled()
-    made = filled.column("revision_R").provenance
-    assert (made["reviser"], made["unrevised"]) == (reviser.version, len(told.unrevised))
+    assert filled.revision_R[1]["actions"][0] in others
+    assert (filled.revision_R[1]["reward"] == 1.0) == (told.corrected == (record["id"],))
     assert np.isfinite(ac.assign(filled, "ibpo").steps).all()
+
+
+def test_a_correction_that_is_not_possible_is_refused_and_listed(
+    url: str, rollouts: ac.Batch, player: Player
+) -> None:
+    said = speaker(url, **schema(step={"type": "integer", "const": 0}, action={"const": "fly away"}))
+    planner, reviser, engine = revised(rollouts.take([0, 1]), player, said, repairs=1)
+    told = planner.revisions()
+    assert told.unrevised == (rollouts.ids[1],)
+    assert engine.ledger.physical.continuations == 0
+    assert [reply.turn for reply in reviser.refused()] == [0, 1]
+    assert all("not possible at step 0; possible: " in reply.fault for reply in reviser.refused())
 
 
 def test_a_model_on_this_machine_answers_counts_and_refuses_what_is_too_long() -> None:
