@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 import accredit as ac
+from accredit.methods import _price_votes, price
 from tests.index.graph_worlds import Record, walks
 from tests.methods.test_gigpo import EXAMPLE, rollout
 
@@ -120,6 +122,38 @@ def test_near_features_are_related_more_than_far_ones() -> None:
     potential = ac.assign(rows, "price").extras["potential"]
     assert potential[x > 0.7].min() > 0.8
     assert potential[x < 0.3].max() < 0.2
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=12),
+    st.sampled_from([1, 1 << 20]),
+)
+def test_relations_are_those_of_a_plain_loop_in_pieces_too(
+    rows: list[tuple[int, int, int]], cells: int
+) -> None:
+    """Seen failing with the weights of an episode added up, and with the pieces' moments counted from 0."""
+    features, episode = np.array([row[:2] for row in rows], float), np.array([row[2] for row in rows])
+    spread = features.std(axis=0)
+    scaled = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    apart = np.sqrt(((scaled[:, None] - scaled) ** 2).sum(axis=2))
+    several = len(rows) >= 6
+    scales = np.sort(apart, axis=1)[:, 5] if several else apart[np.triu_indices(len(rows), 1)]
+    width = float(np.median(scales)) if scales.size else 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weight = np.exp(-(apart**2) / (2 * width**2)) if width > 0 else (apart == 0).astype(float)
+    assume(not np.isclose(weight, 0.1, rtol=1e-6).any())
+    n = max(1, len(rows) - 2)
+    want = {
+        (i, e): max(w for w, own in zip(weight[i], episode, strict=True) if own == e)
+        for i in range(n)
+        for e in sorted(set(episode[weight[i] >= 0.1].tolist()))
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_price_votes, "_CELLS", cells)
+        found = _price_votes._related(features, episode, n, price.Params())
+    pairs = list(zip(found.moment.tolist(), found.episode.tolist(), strict=True))
+    assert list(want) == pairs
+    assert list(want.values()) == pytest.approx(found.weight.tolist())
 
 
 def test_memory_lets_a_group_of_one_be_credited_and_survives_json() -> None:

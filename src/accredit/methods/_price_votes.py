@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ from accredit.typing import Array, Floats, Ints, Scalar
 __all__ = ["Votes", "count_votes", "remember"]
 
 SCHEMA = "accredit.price-memory/1"
+_CELLS = 1 << 20  # numbers of the differences that are taken at once
 
 
 class VoteParams(Protocol):
@@ -177,42 +179,54 @@ def _kernel_votes(
     )
     n = index.batch.n_steps
     sums = [np.zeros(n), np.zeros(n), np.zeros(n)]
-    for task in np.unique(pool.moment_task).tolist():
-        members = np.flatnonzero(pool.moment_task == task)
+    order = np.argsort(pool.moment_task, kind="stable")
+    tasks = np.split(order, np.flatnonzero(np.diff(pool.moment_task[order])) + 1) if order.size else []
+    for members in tasks:
         steps = members[members < n]
-        episode, weight = _related(features[members], pool.moment_episode[members], steps.size, params)
-        own = pool.moment_episode[steps]
-        at = np.repeat(np.arange(steps.size), [len(e) for e in episode])
-        who = np.concatenate(episode) if at.size else np.zeros(0, np.int64)
-        vote = (np.concatenate(weight) if at.size else np.zeros(0)) * pool.weight[who]
-        keep = np.ones(at.size, bool) if params.own_vote else who != own[at]
+        if not steps.size:
+            continue
+        at, who, weight = _related(features[members], pool.moment_episode[members], steps.size, params)
+        vote = weight * pool.weight[who]
+        keep = np.ones(at.size, bool) if params.own_vote else who != pool.moment_episode[steps[at]]
         for total, value in zip(sums, (vote, vote * pool.won[who], vote**2), strict=True):
             total[steps] = np.bincount(at[keep], value[keep], steps.size)
     return sums[0], sums[1], sums[2]
 
 
-def _related(
-    features: Array, episode: Ints, n_steps: int, params: VoteParams
-) -> tuple[list[Ints], list[Floats]]:
-    """For each of the first n moments: the episodes related to it, and how closely."""
+class _Related(NamedTuple):
+    """Pairs of a moment and an episode that is related to it, moments in order, and how closely."""
+
+    moment: Ints
+    episode: Ints
+    weight: Floats
+
+
+def _related(features: Array, episode: Ints, n: int, params: VoteParams) -> _Related:
+    """Return the relations of the first n moments, n at least 1."""
     spread = features.std(axis=0)
     scaled = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     tree = cKDTree(scaled)
     width = _bandwidth(tree, scaled)
     radius = width * np.sqrt(2 * np.log(1 / params.kernel_min))
-    near = tree.query_ball_point(scaled[:n_steps], radius * (1 + 1e-12) + 1e-12)
-    found: list[Ints] = []
-    weights: list[Floats] = []
-    for i, others in enumerate(near):
-        picks = np.array(others, np.int64)
-        square = np.sum((scaled[picks] - scaled[i]) ** 2, axis=1)
-        weight = np.exp(-square / (2 * width**2)) if width > 0 else np.ones(picks.size)
-        who, inverse = np.unique(episode[picks], return_inverse=True)
-        best = np.zeros(who.size)
-        np.maximum.at(best, inverse, weight)
-        found.append(who)
-        weights.append(best)
-    return found, weights
+    limit = radius * (1 + 1e-12) + 1e-12
+    size = max(1, _CELLS // max(1, scaled.size))
+    pieces = [np.arange(a, min(a + size, n)) for a in range(0, n, size)]
+    found = [_nearby(tree, scaled, episode, here, width, limit) for here in pieces]
+    return _Related(*(np.concatenate(part) for part in zip(*found, strict=True)))
+
+
+def _nearby(tree: cKDTree, scaled: Array, episode: Ints, here: Ints, width: float, limit: float) -> _Related:
+    """Return the relations of some moments."""
+    near = tree.query_ball_point(scaled[here], limit)
+    at = np.repeat(here, [len(others) for others in near])
+    other = np.fromiter(chain.from_iterable(near), np.int64, at.size)
+    square = np.sum((scaled[other] - scaled[at]) ** 2, axis=1)
+    weight = np.exp(-square / (2 * width**2)) if width > 0 else np.ones(at.size)
+    episodes = int(episode.max()) + 1
+    pairs, place = np.unique(at * episodes + episode[other], return_inverse=True)
+    best = np.zeros(pairs.size)
+    np.maximum.at(best, place, weight)
+    return _Related(pairs // episodes, pairs % episodes, best)
 
 
 def _bandwidth(tree: cKDTree, scaled: Array) -> float:
