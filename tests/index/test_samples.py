@@ -40,9 +40,22 @@ def test_outcomes_come_as_numbers_or_objects_and_only_cut_ones_may_lack_a_reward
 
 
 @pytest.mark.parametrize(
-    "odd", ["1", [True], [None], [{"reward": None}], [{"r": 1}], [float("nan")], 3, [[1]]]
+    "odd",
+    [
+        "1",
+        [True],
+        [None],
+        [{"reward": None}],
+        [{"r": 1}],
+        [float("nan")],
+        3,
+        [[1]],
+        [10**400],
+        [0.5, 10**400],
+    ],
 )
 def test_what_is_no_outcome_is_refused_with_its_place(odd: Any) -> None:
+    """A whole number beyond the floats ended in an OverflowError of Python's."""
     with pytest.raises(DataError, match=r"ACC110.*rollout 'a'"):
         outcomes_of(odd, where="rollout 'a' step 0")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -13,11 +14,28 @@ from accredit.data.sinks import number_rows, numbers
 from accredit.errors import DataError
 from accredit.typing import Array
 
-__all__ = ["CHECKS", "LARGEST_ID", "SCALARS", "At", "wrong"]
+__all__ = ["CHECKS", "LARGEST_ID", "SCALARS", "At", "is_number", "wrong"]
 
 At: TypeAlias = tuple[str, str, list[Finding]]  # rollout, place, findings so far
 SCALARS = {str, int, float, bool}
 LARGEST_ID = (1 << 63) - 1
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a finite number that fits a float; true and false are none.
+
+    Example:
+        >>> [is_number(x) for x in (1, 0.5, True, float("inf"), 10**400, "1")]
+        [True, True, False, False, False, False]
+    """
+    if type(value) is float:
+        return math.isfinite(value)
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond the floats
+        return False
 
 
 def _numbers(key: str, values: list[Any], at: At) -> list[Any]:

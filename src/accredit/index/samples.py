@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from accredit.data.values import is_number
 from accredit.errors import DataError
 from accredit.typing import Floats
 
@@ -44,8 +46,10 @@ def outcomes_of(listed: Any, unfinished: float = 0.0, where: str = "") -> tuple[
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         raise _odd(listed, where)
     plain: list[Any] = [one.get("reward") if type(one) is dict else one for one in listed]
-    if {type(x) for x in plain} <= {float, int} and math.isfinite(sum(plain)):
-        return tuple(map(float, plain))
+    if {type(x) for x in plain} <= {float, int}:
+        with suppress(OverflowError):  # a whole number beyond the floats, which is told of below
+            if math.isfinite(sum(plain)):
+                return tuple(map(float, plain))
     return tuple(_outcome(one, unfinished, where) for one in listed)
 
 
@@ -55,8 +59,7 @@ def _outcome(one: Any, unfinished: float, where: str) -> float:
         told = one.get("reward")
         if told is None and one.get("truncated"):
             return unfinished
-    number = isinstance(told, int | float | np.integer | np.floating) and not isinstance(told, bool)
-    if not number or not math.isfinite(told):
+    if not is_number(told):
         raise _odd(one, where)
     return float(told)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from accredit.data.values import is_number
 from accredit.errors import DataError
 from accredit.index import Index, segment_sum
 from accredit.typing import BoolArray, Floats, Ints
@@ -115,7 +116,7 @@ def _evidence(index: Index, answers: Answers) -> Floats:
         if value is None or cluster < 0:
             continue
         numbers = value if isinstance(value, list) else [value]
-        if not all(_finite(x) for x in numbers):
+        if not all(is_number(x) for x in numbers):
             raise _odd(index, r, "evidence", "a list of probabilities, one a tool observation")
         if numbers:
             total[cluster] += sum(numbers) / len(numbers)
@@ -172,17 +173,12 @@ def _support(index: Index, r: int, refs: Any, num_refs: int) -> float | None:
         raise _odd(index, r, "ref_logprobs", "lists of [weight, mean log-prob]")
     kept = refs[:num_refs]
     scale = sum(weight for weight, _ in refs) / sum(weight for weight, _ in kept)
-    known = [weight * scale * math.exp(logprob) for weight, logprob in kept if _finite(logprob)]
+    known = [weight * scale * math.exp(logprob) for weight, logprob in kept if is_number(logprob)]
     return sum(known) if known else math.nan
 
 
 def _is_pair(ref: Any) -> bool:
-    return isinstance(ref, Sequence) and len(ref) == 2 and _finite(ref[0]) and ref[0] > 0
-
-
-def _finite(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value)
+    return isinstance(ref, Sequence) and len(ref) == 2 and is_number(ref[0]) and ref[0] > 0
 
 
 def _odd(index: Index, r: int, field: str, wanted: str) -> DataError:

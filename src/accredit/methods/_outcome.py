@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from accredit.data.values import is_number
 from accredit.errors import MissingSignal, ParamError, suggest
 from accredit.index import Index, has_score_R
 from accredit.index.rewards import COMPONENT, components_of
@@ -142,7 +143,7 @@ def finite_numbers(param: str, given: Mapping[Any, Any]) -> dict[str, float]:
         ParamError: naming the entry that is no finite number.
     """
     for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+        if not is_number(value):
             raise ParamError(f"{param} of {name!r} must be a finite number, got {value!r}")
     return {str(name): float(value) for name, value in given.items()}
 

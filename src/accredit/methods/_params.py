@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from accredit.data import ParamSpec
+from accredit.data.values import is_number
 from accredit.errors import ParamError, suggest
 
 __all__ = [
@@ -19,12 +20,14 @@ __all__ = [
     "bounded",
     "choice",
     "flag",
+    "incomplete_choice",
     "make_params",
     "mapping",
     "pair",
     "some_of",
     "specs",
     "text",
+    "truncated_choice",
 ]
 
 # These keywords belong to `assign`; no Params field may use them.
@@ -62,7 +65,7 @@ class _Rule:
         if self.kind == "some":
             return isinstance(value, Collection) and all(name in self.options for name in _names(value))
         if self.kind == "pair":
-            return isinstance(value, list | tuple) and len(value) == 2 and all(map(_finite, value))
+            return isinstance(value, list | tuple) and len(value) == 2 and all(map(is_number, value))
         return isinstance(value, Mapping)
 
     def _in_bounds(self, value: Any) -> bool:
@@ -189,11 +192,6 @@ def pair(*, doc: str = "") -> Any:
     return field(default=None, metadata={"rule": rule})
 
 
-def _finite(value: Any) -> bool:
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return number and math.isfinite(value)
-
-
 def mapping(*, doc: str = "") -> Any:
     """Return a dataclass field for an optional mapping (for example group -> number).
 
@@ -204,17 +202,23 @@ def mapping(*, doc: str = "") -> Any:
     return field(default=None, metadata={"rule": rule})
 
 
+def truncated_choice() -> Any:
+    """Return the field of what is done with truncated rollouts."""
+    return choice("keep", "drop", doc="truncated rollouts: reward as recorded, or left out with credit 0")
+
+
+def incomplete_choice() -> Any:
+    """Return the field of what is done with small groups."""
+    return choice("keep", "drop", doc="groups smaller than the commonest size: as they are, or left out")
+
+
 @dataclass(frozen=True, slots=True)
 class GroupParams:
     """What every group-relative method decides about odd groups and rollouts."""
 
     singleton: str = choice("zero", "raw", doc="a group of one: credit 0, or its raw score")
-    truncated: str = choice(
-        "keep", "drop", doc="truncated rollouts: reward as recorded, or left out with credit 0"
-    )
-    incomplete: str = choice(
-        "keep", "drop", doc="groups smaller than the commonest size: as they are, or left out"
-    )
+    truncated: str = truncated_choice()
+    incomplete: str = incomplete_choice()
 
 
 def make_params(cls: type[Any], values: Mapping[str, Any], method: str = "") -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from accredit.data.values import is_number
 from accredit.errors import DataError
 from accredit.index import Index
 from accredit.index.alignment import Alignment, aligned
@@ -184,7 +185,7 @@ def _reward(index: Index, r: int, one: dict[str, Any]) -> float | None:
         return 0.0
     if told is None:
         return None
-    if isinstance(told, bool) or not isinstance(told, int | float) or not math.isfinite(told):
+    if not is_number(told):
         raise _odd(index, r, one)
     return float(told)
 

@@ -6,7 +6,6 @@ docs/methods/asct.md.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from accredit.data import Explanation, Finding, Parts, Term
+from accredit.data.values import is_number
 from accredit.errors import DataError, MissingSignal
 from accredit.index import GroupStats, Index, flat_groups, segment_sum
 from accredit.methods._params import bounded, choice
@@ -163,7 +163,7 @@ class _Searched:
             raise self._odd(s, told)
         n: Any = told.get("n")
         given = [n, told.get("mean") if n else 0.0, *(_or_absent(told, name) for name in ("p", "var"))]
-        if not all(map(_finite, given)) or n < 0 or (told.get("p") is not None and told["p"] < 0):
+        if not all(map(is_number, given)) or n < 0 or (told.get("p") is not None and told["p"] < 0):
             raise self._odd(s, told)
         return [float(x) for x in given]
 
@@ -342,7 +342,3 @@ class _Searched:
 def _or_absent(told: Mapping[str, Any], name: str) -> Any:
     value = told.get(name)
     return -1.0 if value is None else value
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -6,7 +6,6 @@ math_episode_generator_with_mc_advantages.py``.  Differences: docs/methods/spo-c
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from accredit.data import Column, Explanation, Parts, Term
+from accredit.data.values import is_number
 from accredit.errors import DataError
 from accredit.index import Index, row_any
-from accredit.methods._params import bounded, choice
+from accredit.methods._params import bounded, truncated_choice
 from accredit.methods._registry import method
 from accredit.methods._reweight import signal_T, step_mean
 from accredit.typing import BoolArray, Floats, Ints
@@ -31,9 +31,7 @@ class Params:
     prob_mask: float = bounded(
         0.9, at_least=0, at_most=1, doc="tokens sampled with more than this probability get 0; 1 = none do"
     )
-    truncated: str = choice(
-        "keep", "drop", doc="truncated rollouts: reward as recorded, or left out with credit 0"
-    )
+    truncated: str = truncated_choice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +99,10 @@ def spo_chain(index: Index, params: Params) -> Parts:
     informed = row_any(known, index.batch.token_start_S1)
 
     def explain(s: int) -> Explanation:
-        rollout = index.batch.ids[int(index.rollout_S[s])]
         inside = values[index.batch.token_start_S1[s] : index.batch.token_start_S1[s + 1]]
         text = f"mean of V after - V before over {inside.size} tokens, {int((inside == 0).sum())} of them 0"
         term = Term("segment", float(steps[s]), text)
-        return Explanation("spo-chain", rollout, int(index.position_S[s]), float(steps[s]), (term,))
+        return Explanation("spo-chain", *index.place_of(s), float(steps[s]), (term,))
 
     return Parts(
         values,
@@ -165,11 +162,7 @@ def _listed(column: Column, s: int) -> list[Any]:
 def _fit(points: list[Any], values: list[Any], size: int) -> bool:
     """Return whether a step of so many tokens can have these cut points and values."""
     told = [v for v in values if v is not None]
-    if len(points) != len(values) or not all(map(_finite, [*points, *told])):
+    if len(points) != len(values) or not all(map(is_number, [*points, *told])):
         return False
     inside = all(-1 <= c < size and c == int(c) for c in points)
     return inside and all(a < b for a, b in pairwise(points))
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
