@@ -2,7 +2,7 @@
 
 from accredit.index.core import Index, OutcomeInSteps, first_seen
 from accredit.index.explaining import group_members, rollout_term, visit_term
-from accredit.index.fork_links import Roots, fork_parents, owner_S, root_R, tree_R
+from accredit.index.fork_links import fork_parents, owner_S, root_R, tree_R
 from accredit.index.forks import Forks
 from accredit.index.graph import StateGraph
 from accredit.index.groups import GroupStats, flat_groups
@@ -17,7 +17,7 @@ from accredit.index.segments import (
     segment_sum,
     shifted,
 )
-from accredit.index.states import NORMALISERS, Key, key_column, similar_clusters, state_codes, word_keys
+from accredit.index.states import NORMALISERS, Key, key_column, similar_clusters, word_keys
 from accredit.index.turns import step_entropy
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "Index",
     "Key",
     "OutcomeInSteps",
-    "Roots",
     "StateGraph",
     "carrier_S",
     "discounted_sum",
@@ -48,7 +47,6 @@ __all__ = [
     "segment_sum",
     "shifted",
     "similar_clusters",
-    "state_codes",
     "step_entropy",
     "token_returns",
     "token_rewards",

@@ -217,6 +217,11 @@ class Index:
         """Dense code of (group, state) of each step ``[S]``, in order of first appearance."""
         return first_seen(self.group_S * (int(self.state_S.max(initial=0)) + 1) + self.state_S)
 
+    @cached_property
+    def n_anchors(self) -> int:
+        """Number of states of all groups, each group's own."""
+        return int(self.anchor_S.max(initial=-1)) + 1
+
 
 _TABLE = 8  # codes spread up to 8 places a value are counted in a table, wider ones are sorted
 

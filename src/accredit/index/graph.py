@@ -115,6 +115,10 @@ class StateGraph:
         found[self.step_E] = self.src_E
         return found
 
+    def edge_of(self, s: int) -> int:
+        """Return the edge that step s of a counted rollout is."""
+        return int(np.searchsorted(self.step_E, s))
+
     @cached_property
     def state_of_action(self) -> Ints:
         """Node of each (node, action) code ``[A]``."""

@@ -142,6 +142,15 @@ class GroupStats:
         return _ratio(self.total[self.ids] - self.use * self.values, others)
 
     @cached_property
+    def less_others(self) -> Floats:
+        """Counted values minus the mean of the *others* of the group ``[m]``; 0 in a tie and where alone.
+
+        It is ``n / (n - 1)`` times `centred`, without weights.
+        """
+        size = self.size[self.ids]
+        return self.centred * _ratio(size, size - 1)
+
+    @cached_property
     def alone(self) -> BoolArray:
         """Counted values that have no other counted value in their group ``[m]``."""
         return (self.use > 0) & (self.size[self.ids] < 2)

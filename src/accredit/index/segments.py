@@ -39,7 +39,13 @@ def row_of(start_N1: Ints) -> Ints:
 
 
 def segment_sum(values: Array, ids: Ints, n: int) -> Floats:
-    """Return the sum of values by id, float64 ``[n]``; ids without values get 0."""
+    """Return the sum of values by id, float64 ``[n]``; ids without values get 0.
+
+    Args:
+        values: ``[m]``.
+        ids: of each value ``[m]``, 0 .. n-1.
+        n: number of ids.
+    """
     runs = _runs(ids)
     if runs is not None:
         values, ids = _added(values, runs), ids[runs]
@@ -48,6 +54,11 @@ def segment_sum(values: Array, ids: Ints, n: int) -> Floats:
 
 def segment_extremes(values: Array, ids: Ints, n: int) -> tuple[Floats, Floats]:
     """Return the least and the largest value by id, float64 ``[n]``; ids without values get inf and -inf.
+
+    Args:
+        values: ``[m]``.
+        ids: of each value ``[m]``, 0 .. n-1.
+        n: number of ids.
 
     Example:
         >>> low, high = segment_extremes(np.array([3.0, 1.0, 2.0]), np.array([0, 0, 2]), 3)
@@ -77,6 +88,10 @@ def _runs(ids: Ints) -> Ints | None:
 def row_sum(values: Array, start_N1: Ints) -> Floats:
     """Return the sum of each row, float64 ``[rows]``; an empty row has 0.
 
+    Args:
+        values: over ragged rows.
+        start_N1: offsets of the rows.
+
     Example:
         >>> row_sum(np.array([1.0, 2.0, 5.0]), np.array([0, 2, 2, 3])).tolist()
         [3.0, 0.0, 5.0]
@@ -97,6 +112,10 @@ def _added(values: Array, first: Ints) -> Floats:
 
 def row_any(flags: BoolArray, start_N1: Ints) -> BoolArray:
     """Return which rows hold a true value ``[rows]``; an empty row holds none.
+
+    Args:
+        flags: over ragged rows.
+        start_N1: offsets of the rows.
 
     Example:
         >>> row_any(np.array([True, False, False]), np.array([0, 2, 2, 3])).tolist()

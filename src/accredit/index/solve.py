@@ -186,7 +186,13 @@ def sweep(
 
 
 def reachable(src_E: Ints, dst_E: Ints, goal_N: BoolArray) -> BoolArray:
-    """Return the nodes from which some goal can be reached ``[N]`` (goals included)."""
+    """Return the nodes from which some goal can be reached ``[N]`` (goals included).
+
+    Args:
+        src_E: node that each edge leaves.
+        dst_E: node that each edge enters.
+        goal_N: the goals ``[N]``.
+    """
     n = goal_N.size
     back = sparse.csr_array((np.ones(src_E.size), (dst_E, src_E)), shape=(n, n))
     seen = goal_N.copy()

@@ -10,7 +10,7 @@ import numpy as np
 
 from accredit.data import Finding, Member
 from accredit.index import Forks, GroupStats, Index, tree_R
-from accredit.methods._params import choice
+from accredit.methods._params import choice, truncated_choice
 from accredit.typing import BoolArray, Floats, Ints
 
 __all__ = ["Grove", "TreeParams", "grown"]
@@ -20,9 +20,7 @@ __all__ = ["Grove", "TreeParams", "grown"]
 class TreeParams:
     """What every tree method decides about the trees themselves."""
 
-    truncated: str = choice(
-        "keep", "drop", doc="truncated rollouts: reward as recorded, or left out with credit 0"
-    )
+    truncated: str = truncated_choice()
     merge: str = choice(
         "auto",
         "node",

@@ -8,9 +8,16 @@ from accredit.data import Finding
 from accredit.data.vocabulary import STEP_FIELDS
 from accredit.errors import MissingSignal
 from accredit.index import Index, discounted_sum, last_of_row, segment_sum
-from accredit.typing import Array, Floats
+from accredit.typing import Array, BoolArray, Floats
 
-__all__ = ["clip_finding", "rollout_ratio", "smoothed", "step_means"]
+__all__ = [
+    "clip_finding",
+    "kept_positive",
+    "negative_finding",
+    "rollout_ratio",
+    "smoothed",
+    "step_means",
+]
 
 
 def step_means(index: Index, column: str, field: str) -> Floats:
@@ -82,6 +89,32 @@ def _with_neighbours(index: Index, values: Floats, alpha: float, last: Array) ->
     count = has_before.astype(np.float64) + has_after
     mean = np.where(count > 0, total / np.maximum(count, 1), values)
     return (1.0 - alpha) * values + alpha * mean
+
+
+def kept_positive(index: Index, values: Floats, success_above: float) -> Floats:
+    """Return step terms ``[S]``, those of successes at least 0.
+
+    Args:
+        index: of the batch.
+        values: ``[S]``.
+        success_above: an outcome above it is a success.
+    """
+    won = (index.outcome_R > success_above)[index.rollout_S]
+    return np.where(won, np.maximum(values, 0.0), values)
+
+
+def negative_finding(which: BoolArray, what: str) -> tuple[Finding, ...]:
+    """Return a finding where something is negative that hindsight multiplies.
+
+    Args:
+        which: rollouts or steps where it is.
+        what: they are and have, after their number.
+    """
+    n = int(which.sum())
+    if not n:
+        return ()
+    text = f"{n} {what}: actions that hindsight finds likely are blamed more there"
+    return (Finding("ACC415", "warning", text, hint="Give outcomes of 0 and 1", count=n),)
 
 
 def clip_finding(index: Index, ratio: Floats, clipped: Floats) -> tuple[Finding, ...]:

@@ -62,8 +62,7 @@ def estimates(
         omega: weight of A^S.
         eps: floor of deviations and variances.
     """
-    anchors = index.anchor_S
-    n = int(anchors.max(initial=-1)) + 1
+    anchors, n = index.anchor_S, index.n_anchors
     visits = GroupStats(index.return_S(gamma), anchors, n, counted_S)
     own = omega * visits.centred
     mean = step_mean(index, gap.values)

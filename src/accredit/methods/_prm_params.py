@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from accredit.methods._params import bounded, choice, flag
+from accredit.methods._params import bounded, choice, flag, incomplete_choice, truncated_choice
 
 __all__ = ["Params"]
 
@@ -61,9 +61,5 @@ class Params:
     norm_eps: float = bounded(1e-6, at_least=0, doc="prime-code: added to the largest sum")
     whiten_eps: float = bounded(1e-8, at_least=0, doc="prime-code: added to the variance, inside the root")
     eps: float = bounded(1e-6, at_least=0, doc="milestone, grpo-process: added to the deviation")
-    truncated: str = choice(
-        "keep", "drop", doc="truncated rollouts: reward as recorded, or left out with credit 0"
-    )
-    incomplete: str = choice(
-        "keep", "drop", doc="groups smaller than the commonest size: as they are, or left out"
-    )
+    truncated: str = truncated_choice()
+    incomplete: str = incomplete_choice()

@@ -12,7 +12,6 @@ import numpy as np
 
 from accredit.data import Member, Parts, Term
 from accredit.index import GroupStats, Index, carrier_S, discounted_sum, last_of_row, segment_sum
-from accredit.methods._prm_pure import against_others
 from accredit.methods._prm_rules import Case, explained, gaps, others_term
 from accredit.methods._prm_sources import Signal, log_ratios
 from accredit.methods._whitened import whitening_term
@@ -87,7 +86,7 @@ def prime(case: Case) -> Parts:
     signal = log_ratios(index)
     rewards = _Rewards.of(index, params.beta * signal.values, signal.there, joined, code=False)
     outcome = case.outcomes(joined)
-    own_R = against_others(outcome)
+    own_R = outcome.less_others
     parts = {
         "process": rewards.returns(index, params.gamma),
         "outcome": np.repeat(own_R, index.tokens_R),
@@ -118,7 +117,7 @@ def prime_code(case: Case) -> Parts:
     rewards = _Rewards.of(index, *_normalised(case, log_ratios(index)), joined, code=True)
     outcome = case.outcomes(joined)
     fade = _fading(index, params.verifier_gamma)
-    own_T = np.repeat(against_others(outcome), index.tokens_R) * fade
+    own_T = np.repeat(outcome.less_others, index.tokens_R) * fade
     parts = {"process": rewards.returns(index, params.gamma), "outcome": own_T}
     raw = parts["process"] + parts["outcome"]
     joined_T = np.repeat(joined, index.tokens_R)

@@ -37,7 +37,7 @@ def pure(case: Case) -> Parts:
     process = discounted_sum(reward, index.batch.step_start_R1, 1.0)
     outcome = case.outcomes(joined)
     coef = params.verifier_coef * by_outcome
-    parts = {"process": process, "outcome": coef * against_others(outcome)[index.rollout_S]}
+    parts = {"process": process, "outcome": coef * outcome.less_others[index.rollout_S]}
     values = process + parts["outcome"]
 
     def terms(s: int) -> tuple[Term, ...]:
@@ -69,12 +69,6 @@ def _weights(index: Index, good: Floats, there: BoolArray, params: Params) -> Fl
     total = segment_sum(raw, index.rollout_S, n)[index.rollout_S]
     found: Floats = np.divide(raw, total, out=np.zeros_like(raw), where=total > 0)
     return found
-
-
-def against_others(stats: GroupStats) -> Floats:
-    """Return counted values minus the mean of the others ``[R]``; 0 in a tie and where alone."""
-    size = stats.size[stats.ids]
-    return stats.centred * np.divide(size, size - 1, out=np.zeros_like(size), where=size > 1)
 
 
 @dataclass(frozen=True)

@@ -118,17 +118,15 @@ def joined_R(index: Index, truncated: str, incomplete: str, *, outcome: bool) ->
             code="ACC401",
             hint="Give `reward`, or a rule that does without it: rule='grpo-process'",
         )
-    found = ~index.has_status("rejected")
-    if truncated == "drop":
-        found &= ~index.has_status("truncated")
-    if incomplete == "drop":
-        size = np.bincount(index.group_R, minlength=index.n_groups)
-        found &= (size == np.bincount(size).argmax())[index.group_R]
-    return found
+    return index.counted_R(truncated, incomplete, ~index.has_status("rejected"))
 
 
 def scores(index: Index) -> Signal:
-    """Return p_t, the probability that each step is right, from logits or as recorded."""
+    """Return p_t, the probability that each step is right, from logits or as recorded.
+
+    Raises:
+        DataError: for logits that are not two numbers a step, or a score outside [0, 1].
+    """
     batch = index.batch
     if batch.has("prm_logits_S"):
         column = batch.column("prm_logits_S")

@@ -25,8 +25,6 @@ __all__ = [
     "base_terms",
     "column_T",
     "counted_T",
-    "group_T",
-    "population_T",
     "reweighted",
     "rollout_T",
     "signal_T",
@@ -98,10 +96,8 @@ def column_T(index: Index, field: str) -> Array:
     column = index.batch.column(name)
     lacks = ~column.mask(index.batch.n_steps) & (index.tokens_S > 0)
     if lacks.any():
-        s = int(np.flatnonzero(lacks)[0])
-        rollout = index.batch.ids[int(index.rollout_S[s])]
         raise MissingSignal(
-            f"rollout {rollout!r} step {int(index.position_S[s])} has no {field}",
+            f"{index.where(int(np.flatnonzero(lacks)[0]))} has no {field}",
             code="ACC401",
             hint=f"Give {field} at every step with tokens (from a rescoring of the same tokens)",
         )
@@ -126,11 +122,6 @@ def rollout_T(index: Index) -> Ints:
     return np.repeat(np.arange(len(index.batch)), index.tokens_R)
 
 
-def group_T(index: Index) -> Ints:
-    """Return the dense group code of each policy token ``[T]``."""
-    return np.repeat(index.group_R, index.tokens_R)
-
-
 def counted_T(index: Index) -> BoolArray:
     """Return which policy tokens enter statistics ``[T]``: trained ones of scored rollouts, not rejected.
 
@@ -140,27 +131,6 @@ def counted_T(index: Index) -> BoolArray:
     if not index.batch.has("reward_R") or index.scored_R.all():
         return trained
     return trained & np.repeat(index.scored_R, index.tokens_R)
-
-
-def population_T(index: Index, population: str) -> tuple[Ints, int]:
-    """Return the population of each policy token ``[T]``, and how many populations there are.
-
-    Args:
-        index: of the batch.
-        population: ``group``, ``batch``, ``rollout`` or ``step``.
-
-    Raises:
-        ParamError: for another word.
-    """
-    if population == "group":
-        return group_T(index), index.n_groups
-    if population == "batch":
-        return np.zeros(index.batch.n_tokens, np.int64), 1
-    if population == "rollout":
-        return rollout_T(index), len(index.batch)
-    if population == "step":
-        return index.step_T, index.batch.n_steps
-    raise ParamError(f"population must be one of group, batch, rollout, step; got {population!r}")
 
 
 def step_mean(index: Index, values: Floats, empty: Floats | float = 0.0) -> Floats:
@@ -225,7 +195,7 @@ def reweighted(
     def explain(s: int) -> Explanation:
         under = step_value(index, base.tokens, s, float(base.steps[s]))
         more = Term(name, float(steps[s]) - under, text(s), inputs(s) if inputs else {})
-        return Explanation(id, *_place(index, s), float(steps[s]), (*base_terms(base, s, under), more))
+        return Explanation(id, *index.place_of(s), float(steps[s]), (*base_terms(base, s, under), more))
 
     return Parts(
         values,
@@ -238,10 +208,6 @@ def reweighted(
         explain=explain,
         unused=base.parts.unused,
     )
-
-
-def _place(index: Index, s: int) -> tuple[str, int]:
-    return index.batch.ids[int(index.rollout_S[s])], int(index.position_S[s])
 
 
 def base_terms(base: BaseCredit, s: int, value: float) -> tuple[Term, ...]:

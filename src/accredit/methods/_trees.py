@@ -61,16 +61,9 @@ def _raw(grove: Grove, eps: float) -> Leaves:
     return Leaves(grove.in_tree.centred, grove.in_tree.mean[grove.forks.group_N])
 
 
-def _loo(grove: Grove, eps: float) -> Floats:
-    stats = grove.in_tree
-    size = stats.size[stats.ids]
-    found: Floats = stats.centred * np.divide(size, size - 1, out=np.zeros_like(size), where=size > 1)
-    return found
-
-
 LEAVES: Mapping[str, Callable[[Grove, float], Leaves]] = {
     "raw": _raw,
-    "loo": _leaves(_loo),
+    "loo": _leaves(lambda grove, eps: grove.in_tree.less_others),
     "z_tree": _leaves(lambda grove, eps: grove.in_tree.standardised(eps, ddof=0)),
     "z_prompt": _leaves(lambda grove, eps: grove.in_prompt.standardised(eps)),
 }
@@ -159,15 +152,15 @@ def siblings(grove: Grove, values: Values) -> GroupStats:
 # -- slot 4: after --------------------------------------------------------------------------------
 
 
-def divisor(grove: Grove, how: str) -> Floats:
-    """Return sqrt(L_n), L_n or 1 ``[N]``, L_n the counted leaves below the node.
+def divisor(leaves_N: Floats, how: str) -> Floats:
+    """Return sqrt(L_n), L_n or 1 ``[N]``.
 
     Args:
-        grove: the trees.
+        leaves_N: L_n, leaves below each node that count ``[N]``.
         how: ``sqrt``, ``uniform`` or ``none``.
     """
     power = {"sqrt": 0.5, "uniform": 1.0, "none": 0.0}[how]
-    found: Floats = np.maximum(grove.leaves_N, 1.0) ** power
+    found: Floats = np.maximum(leaves_N, 1.0) ** power
     return found
 
 

@@ -15,7 +15,7 @@ from accredit.data import Explanation, Finding, Parts, Term
 from accredit.data.parts import Explainer
 from accredit.index import GroupStats, Index, fork_parents, group_members, owner_S, rollout_term, segment_sum
 from accredit.methods import grpo
-from accredit.methods._params import bounded, choice, flag
+from accredit.methods._params import bounded, choice, flag, truncated_choice
 from accredit.methods._registry import method
 from accredit.typing import BoolArray, Floats, Ints
 
@@ -36,9 +36,7 @@ class Params:
         "copies", "one", doc="weight of the copy that is trained: number of rollouts that share it, or 1"
     )
     singleton: str = choice("zero", "raw", doc="a group of one: credit 0, or its raw score")
-    truncated: str = choice(
-        "keep", "drop", doc="truncated rollouts: reward as recorded, or left out with credit 0"
-    )
+    truncated: str = truncated_choice()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -71,7 +71,7 @@ def belief_shift(index: Index, params: Params) -> Parts:
     grove = grown(index, params)
     values = leaf_mean(grove, LEAVES["raw"](grove, 0.0))
     forks, total = grove.forks, values.total_N
-    root = divisor(grove, "sqrt")
+    root = divisor(grove.leaves_N, "sqrt")
     stats = siblings(grove, values)
     local = stats.centred[: forks.n_nodes]
     parts = {

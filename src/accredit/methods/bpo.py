@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from accredit.data import Parts
 from accredit.index import Index
 from accredit.methods._registry import method
@@ -60,9 +58,7 @@ def bpo(index: Index, params: Params) -> Parts:
     grove = grown(index, params)
     values = leaf_mean(grove, LEAVES["raw"](grove, 0.0))
     stats = siblings(grove, values)
-    n_nodes = grove.forks.n_nodes
-    size = stats.size[stats.ids[:n_nodes]]
-    credit = stats.centred[:n_nodes] * np.divide(size, size - 1, out=np.zeros_like(size), where=size > 1)
+    credit = stats.less_others[: grove.forks.n_nodes]
     total = values.total_N
 
     def told(name: str, s: int) -> str:

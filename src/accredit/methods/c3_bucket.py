@@ -78,9 +78,7 @@ def c3_bucket(index: Index, params: Params) -> Parts:
     counts = np.array([len(r) for r in told], np.float64)
     mean = np.array([sum(r) / len(r) if r else 0.0 for r in told], np.float64)
     kept = ~index.has_status("rejected")[index.rollout_S]
-    context = index.anchor_S
-    n = int(context.max(initial=-1)) + 1
-    tried = Tried(context, n, counts, (counts > 0) & kept, params.baseline)
+    tried = Tried(index.anchor_S, index.n_anchors, counts, (counts > 0) & kept, params.baseline)
     found = Contrast(index, params, tried, mean, np.arange(counts.size), kept)
 
     def explain(s: int) -> Explanation:

@@ -83,14 +83,14 @@ def crbc(index: Index, params: Params) -> Parts:
     values = graph.solve(params.beta, depth=params.depth, step_rewards=paid)
     q = _action_values(graph, params, values, paid)
     raw, sigma = _centred(graph, q, values)
-    step = _normalised(graph, raw, sigma, params)
+    floor = params.sigma_min * (params.reward_range if params.boundary == "reward" else 1.0)
+    step = _normalised(graph, raw, np.maximum(sigma, floor), params)
     outcome, stats = grpo_part(index)
     parts = {
         "episode": params.grpo_weight * outcome,
         "step": params.step_weight * graph.to_steps(step),
     }
     credit = parts["episode"] + parts["step"]
-    floor = params.sigma_min * (params.reward_range if params.boundary == "reward" else 1.0)
 
     def explain(s: int) -> Explanation:
         terms = [grpo_term(index, stats, s, params.grpo_weight)]
@@ -131,12 +131,9 @@ def _centred(graph: StateGraph, q: Floats, values: Floats) -> tuple[Floats, Floa
     return raw, np.sqrt(square / np.maximum(graph.degree_N, 1))
 
 
-def _normalised(graph: StateGraph, raw: Floats, sigma: Floats, params: Params) -> Floats:
-    gate = graph.actions_N[graph.src_E] >= 2
-    if params.normalise == "none":
-        return np.where(gate, raw, 0.0)
-    unit = params.reward_range if params.boundary == "reward" else 1.0
-    return np.where(gate, raw / np.maximum(sigma, params.sigma_min * unit)[graph.src_E], 0.0)
+def _normalised(graph: StateGraph, raw: Floats, scale_N: Floats, params: Params) -> Floats:
+    scaled = raw if params.normalise == "none" else raw / scale_N[graph.src_E]
+    return np.where(graph.actions_N[graph.src_E] >= 2, scaled, 0.0)
 
 
 def _findings(index: Index, counted: BoolArray, params: Params) -> tuple[Finding, ...]:
@@ -167,7 +164,7 @@ def _step_term(
     if node < 0:
         return Term("step", value, "rollout not counted", {}, ())
     edges = np.flatnonzero(graph.src_E == node)
-    own = int(np.flatnonzero(graph.step_E == s)[0])
+    own = graph.edge_of(s)
     members = tuple(_member(graph, e, q, own) for e in edges.tolist())
     n_actions = int(graph.actions_N[node])
     scale = max(float(sigma[node]), floor)

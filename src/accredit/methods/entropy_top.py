@@ -18,12 +18,12 @@ from accredit.methods._registry import method
 from accredit.methods._reweight import (
     base_credit,
     counted_T,
-    population_T,
     reweighted,
     signal_T,
     step_value,
 )
 from accredit.methods.pepo import proximal_entropy, window_finding
+from accredit.spread import population_T
 from accredit.typing import BoolArray, Floats, Ints
 
 __all__ = ["entropy_top"]

@@ -69,12 +69,8 @@ def gaca(index: Index, params: Params) -> Parts:
     episode = episode_stats(index, counted, "rollouts")
     raw = np.where(episode.alone, episode.values, 0.0) if params.singleton == "raw" else 0.0
     per_rollout = normalised(episode, params) + raw
-    anchors = index.anchor_S
     visits = GroupStats(
-        index.return_S(params.gamma),
-        anchors,
-        int(anchors.max(initial=-1)) + 1,
-        counted[index.rollout_S],
+        index.return_S(params.gamma), index.anchor_S, index.n_anchors, counted[index.rollout_S]
     )
     step = normalised(visits, params)
     nll = -step_means(index, "logprob_T", "logprobs")

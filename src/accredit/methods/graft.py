@@ -13,7 +13,7 @@ import numpy as np
 from accredit.data import Explanation, Finding, Parts, Term
 from accredit.index import GroupStats, Index, StateGraph, visit_term
 from accredit.index.hops import graph_gae
-from accredit.methods._graph import outcome_findings
+from accredit.methods._graph import outcome_findings, snapped
 from accredit.methods._params import bounded, choice, flag
 from accredit.methods._registry import method
 from accredit.methods.gigpo import missing_states
@@ -81,9 +81,9 @@ def graft(index: Index, params: Params) -> Parts:
         success_above=params.success_above,
     )
     values = graph.solve(params.gamma, uniform_actions=params.action_weight == "uniform")
-    td = _snapped(graph.td(values, params.gamma))
+    td = snapped(graph.td(values, params.gamma))
     by_count = params.action_weight == "count"
-    gae = _snapped(graph_gae(graph, td, params.gamma * params.lam, count_weights=by_count))
+    gae = snapped(graph_gae(graph, td, params.gamma * params.lam, count_weights=by_count))
     stats = _stats(graph, gae, params)
     found = _normalised(graph, gae, stats, params.eps) if params.normalise else gae
     credit = graph.to_steps(found)
@@ -106,10 +106,6 @@ def graft(index: Index, params: Params) -> Parts:
         },
         explain=explain,
     )
-
-
-def _snapped(values: Floats) -> Floats:
-    return np.where(np.abs(values) <= 1e-12, 0.0, values)
 
 
 def _stats(graph: StateGraph, credit: Floats, params: Params) -> GroupStats:
@@ -160,7 +156,7 @@ def _term(
     td, gae = credits
     if graph.node_S[s] < 0:
         return Term("step", value, "rollout not counted")
-    edge = int(np.flatnonzero(graph.step_E == s)[0])
+    edge = graph.edge_of(s)
     before, after = float(values[graph.src_E[edge]]), float(values[graph.dst_E[edge]])
     base = visit_term(graph.index, "step", stats, edge, noun="TD credit", steps=graph.step_E)
     text = f"{params.gamma:g} x V' {after:.6g} - V {before:.6g} = {td[edge]:.6g}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from accredit.data import Explanation, Finding, Parts, Term
 from accredit.index import GroupStats, Index, StateGraph, visit_term
-from accredit.methods._graph import grpo_part, grpo_term, outcome_findings
+from accredit.methods._graph import grpo_part, grpo_term, outcome_findings, snapped
 from accredit.methods._params import bounded, choice
 from accredit.methods._registry import method
 from accredit.methods.gigpo import missing_states
@@ -77,8 +77,7 @@ def graph_hca(index: Index, params: Params) -> Parts:
         power=params.power,
     )
     psi = np.log(np.maximum(phi, params.floor))
-    raw = psi[graph.dst_E] - psi[graph.src_E]
-    raw = np.where(np.abs(raw) <= 1e-12, 0.0, raw)
+    raw = snapped(psi[graph.dst_E] - psi[graph.src_E])
     stats = graph.state_stats(raw)
     step = graph.to_steps(stats.standardised(params.eps))
     outcome, episode = grpo_part(index)
@@ -123,7 +122,7 @@ def _floor_finding(index: Index, params: Params) -> tuple[Finding, ...]:
 def _term(graph: StateGraph, s: int, phi: Floats, stats: GroupStats, params: Params) -> Term:
     if graph.node_S[s] < 0:
         return Term("step", 0.0, "rollout not counted")
-    edge = int(np.flatnonzero(graph.step_E == s)[0])
+    edge = graph.edge_of(s)
     before, after = float(phi[graph.src_E[edge]]), float(phi[graph.dst_E[edge]])
     term = visit_term(
         graph.index,

@@ -92,7 +92,7 @@ def gtpo(index: Index, params: Params) -> Parts:
         mean = step_value(index, shaped, s)
         text = f"its part of the shaped reward (mean {mean:.4g}) against the tokens of the group's {kind}"
         terms = tuple(Term(name, step_value(index, part, s), text) for name, part in parts.items())
-        return Explanation("gtpo", index.batch.ids[r], int(index.position_S[s]), float(steps[s]), terms)
+        return Explanation("gtpo", *index.place_of(s), float(steps[s]), terms)
 
     return Parts(
         values,

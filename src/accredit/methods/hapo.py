@@ -20,13 +20,12 @@ from accredit.methods._registry import method
 from accredit.methods._reweight import (
     base_credit,
     counted_T,
-    group_T,
-    population_T,
     reweighted,
     signal_T,
     step_value,
 )
-from accredit.typing import Array, BoolArray, Floats, Ints
+from accredit.spread import population_T
+from accredit.typing import Array, BoolArray, Floats
 
 __all__ = ["QUADRANTS", "Quadrants", "hapo", "quadrants"]
 
@@ -100,7 +99,9 @@ def hapo(index: Index, params: Params, *, base: str | None = None) -> Parts:
     ids, n = population_T(index, params.population)
     stats = GroupStats(entropy, ids, n, counted)
     z = _standardised(stats, params.eps)
-    of_groups = stats if params.population == "group" else GroupStats(entropy, *_groups(index), counted)
+    of_groups = (
+        stats if params.population == "group" else GroupStats(entropy, *population_T(index, "group"), counted)
+    )
     tau_G, high = _high(of_groups, params)
     label = _labels(under.tokens, high)
     values = np.abs(under.tokens)  # one array serves as bound, then as result: each is 80 MB for 10 M tokens
@@ -189,7 +190,7 @@ def quadrants(
     params = make_params(ThresholdParams, thresholds, "quadrants")
     index = Index(rollouts if isinstance(rollouts, Batch) else Batch.from_records(rollouts))
     advantage, counted = base_credit(index, base).tokens, counted_T(index)
-    tau_G, high = _high(GroupStats(_entropy(index, params), *_groups(index), counted), params)
+    tau_G, high = _high(GroupStats(_entropy(index, params), *population_T(index, "group"), counted), params)
     label = np.where(counted, _labels(advantage, high), 0)
     size = np.abs(advantage)
     surprised = None
@@ -214,10 +215,6 @@ def _entropy(index: Index, params: ThresholdParams) -> Floats:
             hint="Give entropies; proxy='surprisal' takes -logprob instead, with which training can collapse",
         )
     return signal_T(index, "entropies")
-
-
-def _groups(index: Index) -> tuple[Ints, int]:
-    return group_T(index), index.n_groups
 
 
 def _high(stats: GroupStats, params: ThresholdParams) -> tuple[Floats, BoolArray]:

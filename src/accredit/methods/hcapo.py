@@ -10,13 +10,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accredit.data import Explanation, Finding, Parts, Term
+from accredit.data import Explanation, Parts, Term
 from accredit.index import GroupStats, Index, visit_term
-from accredit.methods._graph import grpo_part, grpo_term
-from accredit.methods._hindsight import clip_finding, rollout_ratio, smoothed, step_means
+from accredit.methods._graph import grpo_part, grpo_term, kept_term
+from accredit.methods._hindsight import (
+    clip_finding,
+    kept_positive,
+    negative_finding,
+    rollout_ratio,
+    smoothed,
+    step_means,
+)
 from accredit.methods._params import bounded, choice, flag
 from accredit.methods._registry import method
-from accredit.typing import Floats
 
 __all__ = ["hcapo"]
 
@@ -76,7 +82,9 @@ def hcapo(index: Index, params: Params) -> Parts:
     q = rho * params.gamma ** left.astype(np.float64) * index.outcome_R[index.rollout_S]
     smooth = smoothed(index, q, params.alpha, params.smoothing)
     stats = GroupStats(smooth, index.group_S, index.n_groups, index.scored_R[index.rollout_S])
-    micro = _protected(index, stats.standardised(params.eps), params)
+    micro = stats.standardised(params.eps)
+    if params.do_no_harm:
+        micro = kept_positive(index, micro, params.success_above)
     outcome, episode = grpo_part(index)
     parts = {"episode": outcome, "step": params.omega * micro}
     credit = parts["episode"] + parts["step"]
@@ -95,10 +103,8 @@ def hcapo(index: Index, params: Params) -> Parts:
             scale_G=stats.std(),
             noun="smoothed hindsight value",
         )
-        value = float(parts["step"][s])
-        cut = "; a success keeps only what is positive" if value != step.value else ""
-        text = f"rho {rho[s]:.6g}, Q {q[s]:.6g}; {step.formula}{cut}"
-        terms = [grpo_term(index, episode, s), Term("step", value, text, step.inputs, step.members)]
+        told = f"rho {rho[s]:.6g}, Q {q[s]:.6g}; "
+        terms = [grpo_term(index, episode, s), kept_term(step, float(parts["step"][s]), "a success", told)]
         if "clip" in parts:
             terms.append(Term("clip", float(parts["clip"][s]), f"bounded by {params.clip}"))
         return Explanation("hcapo", *index.place_of(s), float(credit[s]), tuple(terms))
@@ -107,30 +113,10 @@ def hcapo(index: Index, params: Params) -> Parts:
         credit,
         parts=parts,
         informed_S=parts["step"] != 0,
-        findings=(*_negative(index), *clip_finding(index, ratio, rho)),
+        findings=(
+            *negative_finding(index.outcome_R < 0, "rollouts have a negative outcome"),
+            *clip_finding(index, ratio, rho),
+        ),
         extras={"rho": rho, "q_hindsight": smooth},
         explain=explain,
-    )
-
-
-def _protected(index: Index, micro: Floats, params: Params) -> Floats:
-    if not params.do_no_harm:
-        return micro
-    won = (index.outcome_R > params.success_above)[index.rollout_S]
-    return np.where(won, np.maximum(micro, 0.0), micro)
-
-
-def _negative(index: Index) -> tuple[Finding, ...]:
-    lost = int((index.outcome_R < 0).sum())
-    if not lost:
-        return ()
-    return (
-        Finding(
-            "ACC415",
-            "warning",
-            f"{lost} rollouts have a negative outcome: actions that hindsight finds likely are blamed "
-            "more there",
-            hint="Give outcomes of 0 and 1",
-            count=lost,
-        ),
     )

@@ -15,7 +15,7 @@ import numpy as np
 from accredit.data import Explanation, Finding, Parts, Term
 from accredit.errors import MissingSignal, ParamError
 from accredit.index import GroupStats, Index, rollout_term, segment_sum
-from accredit.methods._params import bounded, choice, flag
+from accredit.methods._params import bounded, choice, flag, truncated_choice
 from accredit.methods._registry import method
 from accredit.methods._revisions import Correction, Unit, corrections
 from accredit.typing import Array, BoolArray, Floats
@@ -54,9 +54,7 @@ class Params:
     success_at: float = bounded(1.0, doc="a rollout with this score or more is right")
     std: str = choice("unbiased", "population", doc="deviation of the group, by n - 1 or by n")
     eps: float = bounded(1e-6, at_least=0, doc="added to the deviation")
-    truncated: str = choice(
-        "keep", "drop", doc="truncated rollouts: reward as recorded, or left out with credit 0"
-    )
+    truncated: str = truncated_choice()
 
 
 @method(

@@ -16,7 +16,7 @@ from accredit.index import Index, segment_sum
 from accredit.losses import jsd, row_pieces
 from accredit.methods._params import bounded, choice
 from accredit.methods._registry import method
-from accredit.methods._reweight import population_T, rollout_T, step_mean, step_value
+from accredit.methods._reweight import rollout_T, step_mean, step_value
 from accredit.methods._teacher import (
     Gap,
     lost_finding,
@@ -27,7 +27,7 @@ from accredit.methods._teacher import (
     signal_where,
     vocabulary_gap,
 )
-from accredit.spread import token_mask
+from accredit.spread import population_T, token_mask
 from accredit.typing import BoolArray, Floats
 
 __all__ = ["opsd"]
@@ -127,7 +127,7 @@ def _means(index: Index, gap: Floats, taught: BoolArray, level: str) -> Floats:
     if level == "none":
         return np.zeros(gap.size)
     if level == "anchor":
-        ids, n = index.anchor_S[index.step_T], int(index.anchor_S.max(initial=-1)) + 1
+        ids, n = index.anchor_S[index.step_T], index.n_anchors
     else:
         ids, n = population_T(index, level)
     counted = (token_mask(index) & taught).astype(np.float64)

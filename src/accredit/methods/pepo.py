@@ -19,12 +19,12 @@ from accredit.methods._reweight import (
     BaseCredit,
     base_credit,
     counted_T,
-    population_T,
     reweighted,
     rollout_T,
     signal_T,
     step_value,
 )
+from accredit.spread import population_T
 from accredit.typing import BoolArray
 
 __all__ = ["pepo", "proximal_entropy", "window_finding"]

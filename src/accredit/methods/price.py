@@ -12,7 +12,7 @@ import numpy as np
 
 from accredit.data import Explanation, Parts, Term
 from accredit.index import Index
-from accredit.methods._graph import grpo_part, grpo_term
+from accredit.methods._graph import grpo_part, grpo_term, snapped
 from accredit.methods._params import bounded, choice, flag
 from accredit.methods._price_votes import Votes, count_votes, remember
 from accredit.methods._registry import method
@@ -74,8 +74,7 @@ def price(index: Index, params: Params, *, state: Any = None) -> Parts:
     potential = _potential(index, votes, success, params)
     after, evidence_after = _ends(index, votes, potential, success, params)
     known = (votes.others_R > 0)[index.rollout_S] & index.scored_R[index.rollout_S]
-    increment = np.where(known, after - potential, 0.0)
-    increment = np.where(np.abs(increment) <= 1e-12, 0.0, increment)
+    increment = snapped(np.where(known, after - potential, 0.0))
     gated = _gated(increment, votes.evidence_S, evidence_after, params)
     kept = gated[gated != 0]
     scale = float(np.sqrt(np.mean(kept**2))) + 1e-6 if kept.size else 1.0

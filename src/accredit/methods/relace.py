@@ -10,14 +10,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accredit.data import Explanation, Finding, Parts, Term
+from accredit.data import Explanation, Parts
 from accredit.index import GroupStats, Index, visit_term
-from accredit.methods._graph import grpo_part, grpo_term
-from accredit.methods._hindsight import clip_finding, rollout_ratio, smoothed, step_means
+from accredit.methods._graph import grpo_part, grpo_term, kept_term
+from accredit.methods._hindsight import (
+    clip_finding,
+    kept_positive,
+    negative_finding,
+    rollout_ratio,
+    smoothed,
+    step_means,
+)
 from accredit.methods._params import bounded, choice, flag
 from accredit.methods._registry import method
 from accredit.methods.gigpo import missing_states
-from accredit.typing import BoolArray, Floats
+from accredit.typing import Floats
 
 __all__ = ["relace"]
 
@@ -80,14 +87,12 @@ def relace(index: Index, params: Params) -> Parts:
         rho = smoothed(index, rho, params.alpha, "recursive")
     kind = "recursive" if params.smooth == "returns" else "none"
     weighted = smoothed(index, rho * returns, params.alpha, kind)
-    anchors = index.anchor_S
     counted = index.scored_R[index.rollout_S]
-    stats = GroupStats(weighted, anchors, int(anchors.max(initial=-1)) + 1, counted)
+    stats = GroupStats(weighted, index.anchor_S, index.n_anchors, counted)
     scaled = params.mode == "mean_std_norm"
     local = stats.standardised(params.eps) if scaled else stats.centred
     if params.mask:
-        won = (index.outcome_R > params.success_above)[index.rollout_S]
-        local = np.where(won, np.maximum(local, 0.0), local)
+        local = kept_positive(index, local, params.success_above)
     outcome, episode = grpo_part(index)
     parts = {"episode": outcome, "step": params.omega * local}
     credit = parts["episode"] + parts["step"]
@@ -103,10 +108,9 @@ def relace(index: Index, params: Params) -> Parts:
             scale_G=stats.std() if scaled else None,
             noun="weighted return",
         )
-        value = float(parts["step"][s])
-        cut = "; a success keeps only what is positive" if value != step.value else ""
-        text = f"lift {lift[s]:.6g} nats, factor {rho[s]:.6g}, return {returns[s]:.6g}; {step.formula}{cut}"
-        terms = (grpo_term(index, episode, s), Term("step", value, text, step.inputs, step.members))
+        told = f"lift {lift[s]:.6g} nats, factor {rho[s]:.6g}, return {returns[s]:.6g}; "
+        kept = kept_term(step, float(parts["step"][s]), "a success", told)
+        terms = (grpo_term(index, episode, s), kept)
         return Explanation("relace", *index.place_of(s), float(credit[s]), terms)
 
     return Parts(
@@ -114,7 +118,10 @@ def relace(index: Index, params: Params) -> Parts:
         parts=parts,
         informed_S=parts["step"] != 0,
         fallbacks={"missing_state": missing_states(index)},
-        findings=(*_negative_returns(returns, counted), *clip_finding(index, ratio, rho)),
+        findings=(
+            *negative_finding((returns < 0) & counted, "steps have a negative return"),
+            *clip_finding(index, ratio, rho),
+        ),
         extras={"log_ratio": lift, "rho": rho, "weighted_returns": weighted},
         explain=explain,
     )
@@ -131,18 +138,3 @@ def _factors(index: Index, lift: Floats, params: Params) -> tuple[Floats, Floats
     shift = rows.mean[index.rollout_S]
     lifted = np.exp(np.clip((lift - shift) / params.temperature, -700, 700))
     return rollout_ratio(index, lifted, params.clip_low, params.clip_high)
-
-
-def _negative_returns(returns: Floats, counted: BoolArray) -> tuple[Finding, ...]:
-    n = int(((returns < 0) & counted).sum())
-    if not n:
-        return ()
-    return (
-        Finding(
-            "ACC415",
-            "warning",
-            f"{n} steps have a negative return: actions that hindsight finds likely are blamed more there",
-            hint="Give outcomes of 0 and 1",
-            count=n,
-        ),
-    )

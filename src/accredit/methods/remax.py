@@ -17,7 +17,7 @@ from accredit.errors import MissingSignal, ParamError, suggest
 from accredit.index import Index
 from accredit.index.rewards import components_of
 from accredit.methods._outcome import finite_numbers
-from accredit.methods._params import choice, mapping
+from accredit.methods._params import mapping, truncated_choice
 from accredit.methods._registry import method
 from accredit.typing import BoolArray, Floats
 
@@ -33,9 +33,7 @@ class Params:
     reward_baselines: Mapping[str, float] | None = mapping(
         doc="group -> reward of the greedy rollout; None = the field `reward_baseline` of the records"
     )
-    truncated: str = choice(
-        "keep", "drop", doc="truncated rollouts: reward as recorded, or left out with credit 0"
-    )
+    truncated: str = truncated_choice()
 
 
 def _baseline_R(index: Index, params: Params, counted: BoolArray) -> Floats:

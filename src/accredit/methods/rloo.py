@@ -44,10 +44,8 @@ class _Batchwise:
 
 
 def _leave_one_out(stats: GroupStats, singleton: str) -> Floats:
-    """Return ``n/(n-1) (S_i - mean)``: the score minus the mean of the others, exact 0 in a tie."""
-    size = stats.size[stats.ids]
-    found = stats.centred * np.divide(size, size - 1, out=np.zeros_like(size), where=size > 1)
-    return np.where(stats.alone, stats.values, found) if singleton == "raw" else found
+    """Return the score minus the mean of the others ``[R]``; a group of one as ``singleton`` says."""
+    return np.where(stats.alone, stats.values, stats.less_others) if singleton == "raw" else stats.less_others
 
 
 def _batchwise(values: Floats, stats: GroupStats, params: Params) -> tuple[_Batchwise, BoolArray]:

@@ -12,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from accredit.data import Explanation, Finding, Member, Parts, Term
-from accredit.index import Index, first_seen, segment_sum
-from accredit.methods._graph import grpo_part, grpo_term
+from accredit.index import GroupStats, Index, first_seen
+from accredit.methods._graph import grpo_part, grpo_term, kept_term
 from accredit.methods._params import bounded, choice, text
 from accredit.methods._registry import method
+from accredit.methods._reweight import step_mean
 from accredit.typing import BoolArray, Floats, Ints
 
 __all__ = ["scad"]
@@ -80,18 +81,17 @@ def scad(index: Index, params: Params) -> Parts:
     outcome, episode = grpo_part(index)
     role = _roles(index)
     tree = _tree(index, role == params.planner, params)
-    credit = _tree_credit(index, tree, params)
+    credit = _tree_credit(index, tree, episode, params)
     worker = role == params.worker
     base = np.where(worker, np.maximum(outcome, 0.0), outcome)
     signal, findings = _teacher(index, worker, params)
-    spoken = np.maximum(index.tokens_S, 1)
-    mean_signal = segment_sum(signal, index.step_T, index.batch.n_steps) / spoken
+    mean_signal = step_mean(index, signal)
     steps = base + credit + mean_signal
     step_T = index.step_T
     parts = {"episode": base[step_T], "tree": credit[step_T], "teacher": signal}
 
     def explain(s: int) -> Explanation:
-        terms = [_episode_term(index, episode, s, float(base[s]))]
+        terms = [kept_term(grpo_term(index, episode, s), float(base[s]), "a worker")]
         if role[s] == params.planner:
             terms.append(_tree_term(index, tree, s, float(credit[s]), params))
         if worker[s]:
@@ -181,12 +181,11 @@ def _mean(values: Floats, ids: Ints) -> Floats:
     return found
 
 
-def _tree_credit(index: Index, tree: _Tree, params: Params) -> Floats:
+def _tree_credit(index: Index, tree: _Tree, episode: GroupStats, params: Params) -> Floats:
     """Weighted tree credit of each step ``[S]``; 0 off the planner's steps."""
     raw = tree.q - tree.baseline
     raw = np.where(tree.siblings & (np.abs(raw) > 1e-12), raw, 0.0)
-    _, stats = grpo_part(index)
-    std = stats.std()[index.group_R[index.rollout_S[tree.steps]]]
+    std = episode.std()[index.group_R[index.rollout_S[tree.steps]]]
     if params.tree_scale == "std":
         raw = np.where(std > 0, raw / (std + params.eps), 0.0)
     found = np.zeros(index.batch.n_steps)
@@ -211,12 +210,6 @@ def _teacher(index: Index, worker: BoolArray, params: Params) -> tuple[Floats, t
     gap = teacher.values.astype(np.float64) - student.values.astype(np.float64)
     signal = params.teacher_weight * np.clip(gap, -params.teacher_clip, params.teacher_clip)
     return np.where(known[index.step_T], signal, 0.0), ()
-
-
-def _episode_term(index: Index, episode: object, s: int, value: float) -> Term:
-    term = grpo_term(index, episode, s)  # type: ignore[arg-type]
-    cut = "; a worker keeps only what is positive" if value != term.value else ""
-    return Term("episode", value, term.formula + cut, term.inputs, term.members)
 
 
 def _tree_term(index: Index, tree: _Tree, s: int, value: float, params: Params) -> Term:

@@ -161,10 +161,8 @@ class _Alteration(NamedTuple):
         some = segment_sum(has & spoken, index.group_S, index.n_groups) > 0
         lacks = ~has & spoken & some[index.group_S]
         if lacks.any():
-            s = int(np.flatnonzero(lacks)[0])
-            rollout = index.batch.ids[int(index.rollout_S[s])]
             raise MissingSignal(
-                f"rollout {rollout!r} step {int(index.position_S[s])} has no {name.removesuffix('_T')}, "
+                f"{index.where(int(np.flatnonzero(lacks)[0]))} has no {name.removesuffix('_T')}, "
                 "which others of its group have",
                 code="ACC401",
                 hint="Score every step of a group under an altered prompt, with full support, or none",

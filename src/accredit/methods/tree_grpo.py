@@ -76,16 +76,12 @@ def tree_grpo(index: Index, params: Params) -> Parts:
         [1.932, -1.932, 0.0, 0.0]
     """
     grove = grown(index, params)
-    prompt = _scaled(grove.in_prompt, params)
+    stats_of = {"prompt": grove.in_prompt, "tree": grove.in_tree}
     if params.mode == "tree_2norm":
-        tree = {"tree": GroupStats(prompt, grove.tree_R, grove.forks.index.n_groups, grove.counted_R)}
-    else:
-        tree = {"tree": grove.in_tree}
-    credit_R = {name: _scaled(stats, params) for name, stats in tree.items()}
-    if params.mode == "tree":
-        credit_R = {"prompt": prompt} | credit_R
-    parts = {name: grove.of_paths(values) for name, values in credit_R.items()}
-    stats_of = {"prompt": grove.in_prompt} | tree
+        prompt = _scaled(grove.in_prompt, params)
+        stats_of["tree"] = GroupStats(prompt, grove.tree_R, grove.in_tree.n, grove.counted_R)
+    names = ("prompt", "tree") if params.mode == "tree" else ("tree",)
+    parts = {name: grove.of_paths(_scaled(stats_of[name], params)) for name in names}
 
     def told(name: str, s: int) -> str:
         return _told(stats_of[name], int(index.rollout_S[s]), name, params)

@@ -101,7 +101,7 @@ def treerl(index: Index, params: Params) -> Parts:
     if params.mode == "value":
         raise ParamError("mode='value' is of the authors' code", hint="Say parity='code' with it")
     values = leaf_mean(grove, LEAVES["raw"](grove, 0.0))
-    scale = divisor(grove, params.reweight)
+    scale = divisor(grove.leaves_N, params.reweight)
     parts = {
         name: grove.of_steps(credit(grove, values) / scale) for name, credit in CREDITS[_MODES[params.mode]]
     }
@@ -113,7 +113,7 @@ def _as_code(grove: Grove, params: Params) -> Parts:
     forks = grove.forks
     leaves = LEAVES["loo"](grove, 0.0)
     total = forks.sum_below(np.where(grove.counted_R, leaves.x_R, 0.0))
-    total = (total - _centre(grove, total, params.norm)) / _selected(grove, params.reweight)
+    total = (total - _centre(grove, total, params.norm)) / divisor(_trained(grove), params.reweight)
     values = Values(leaves, total / np.maximum(grove.leaves_N, 1.0))
     parts: dict[str, Floats] = {}
     if params.mode != "adv":
@@ -136,16 +136,14 @@ def _centre(grove: Grove, total: Floats, norm: str) -> Floats:
     return found
 
 
-def _selected(grove: Grove, reweight: str) -> Floats:
-    """Return the root of the number of leaves below that are trained, the number itself, or 1 ``[N]``."""
-    power = {"sqrt": 0.5, "uniform": 1.0, "none": 0.0}[reweight]
+def _trained(grove: Grove) -> Floats:
+    """Return the number of leaves below each node that are trained ``[N]``."""
     column = grove.index.batch.columns.get("trainable_R")
     size = len(grove.index.batch)
     kept = grove.counted_R
     if column is not None:
         kept = kept & (column.decoded().astype(bool) | ~column.mask(size))
-    found: Floats = np.maximum(grove.forks.sum_below(kept.astype(np.float64)), 1.0) ** power
-    return found
+    return grove.forks.sum_below(kept.astype(np.float64))
 
 
 def _replaced(grove: Grove, local: Floats) -> Floats:

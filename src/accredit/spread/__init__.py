@@ -1,5 +1,5 @@
 """From step credit to token advantages: broadcast, normalise, clip, mask."""
 
-from accredit.spread.core import Spread, Whitening, spread_tokens, token_mask, whiten
+from accredit.spread.core import Spread, Whitening, population_T, spread_tokens, token_mask, whiten
 
-__all__ = ["Spread", "Whitening", "spread_tokens", "token_mask", "whiten"]
+__all__ = ["Spread", "Whitening", "population_T", "spread_tokens", "token_mask", "whiten"]

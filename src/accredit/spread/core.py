@@ -13,7 +13,7 @@ from accredit.index import GroupStats, Index
 from accredit.index.groups import FLAT
 from accredit.typing import BoolArray, Floats, Ints
 
-__all__ = ["Spread", "Whitening", "spread_tokens", "token_mask", "whiten"]
+__all__ = ["Spread", "Whitening", "population_T", "spread_tokens", "token_mask", "whiten"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def spread_tokens(index: Index, values: Floats, spread: Spread, *, per_token: bo
 
 
 def _normalised(index: Index, values: Floats, spread: Spread) -> Floats:
-    ids, n = _level_ids(index, spread.normalise)
+    ids, n = population_T(index, spread.normalise)
     stats = GroupStats(values, ids, n, token_mask(index))
     kept = stats.centred if spread.centre else values
     if not spread.scale:
@@ -121,13 +121,25 @@ def _normalised(index: Index, values: Floats, spread: Spread) -> Floats:
     return found
 
 
-def _level_ids(index: Index, level: str) -> tuple[Ints, int]:
+def population_T(index: Index, level: str) -> tuple[Ints, int]:
+    """Return the population of each policy token ``[T]``, and how many populations there are.
+
+    Args:
+        index: of the batch.
+        level: ``batch``, ``group``, ``rollout`` or ``step``.
+
+    Raises:
+        ParamError: for another word.
+    """
     if level == "batch":
         return np.zeros(index.batch.n_tokens, np.int64), 1
-    rollout_T = np.repeat(np.arange(len(index.batch)), index.tokens_R)
+    if level == "group":
+        return np.repeat(index.group_R, index.tokens_R), index.n_groups
     if level == "rollout":
-        return rollout_T, len(index.batch)
-    return index.group_R[rollout_T], index.n_groups
+        return np.repeat(np.arange(len(index.batch)), index.tokens_R), len(index.batch)
+    if level == "step":
+        return index.step_T, index.batch.n_steps
+    raise ParamError(f"population must be one of batch, group, rollout, step; got {level!r}")
 
 
 @dataclass(frozen=True, slots=True)
