@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from accredit.data import Batch
-from accredit.errors import DataError, ProbeError
+from accredit.errors import DataError, ParamError, ProbeError
 from accredit.oracle import solve, table_truth, tabulate
+from accredit.oracle.truths import truth
+from accredit.signals.continuation import Budget
 from accredit.worlds import TabularWorld, Task, make, make_policy, sample
 from accredit.worlds.acting import Choice, Scene, TableActor
 
@@ -101,6 +105,17 @@ def test_a_world_of_chance_is_refused() -> None:
         tabulate(TabularWorld(task), TableActor(task, make_policy(task, 0.3)))
 
 
+@pytest.mark.parametrize("error", [1e-9, np.nan])
+def test_values_that_do_not_satisfy_their_equations_are_no_truth(monkeypatch, error: float) -> None:
+    task = rooms()
+    for module in ("exact", "tabulated"):
+        monkeypatch.setattr(f"accredit.oracle.{module}.residual", lambda *parts: error)
+    with pytest.raises(ArithmeticError, match="Bellman"):
+        tabulate(Sure(task), TableActor(task, make_policy(task, 0.3)))
+    with pytest.raises(ArithmeticError, match="Bellman"):
+        solve(task, make_policy(task, 0.3))
+
+
 def test_a_world_that_is_too_large_is_given_up() -> None:
     task = rooms()
     with pytest.raises(ProbeError, match="more than 3"):
@@ -122,3 +137,14 @@ def test_a_rollout_of_another_world_is_refused(step: dict[str, str], said: str) 
         table_truth(batch, {"g": table})
     with pytest.raises(DataError, match="no table"):
         table_truth(batch, {"h": table})
+
+
+@pytest.mark.parametrize(
+    "asked", [{"steps": [0]}, {"budget": Budget(tokens=1)}, {"journal": "j"}, {"workers": 2}]
+)
+def test_what_belongs_to_continuations_is_refused_beside_exact_truth(asked: dict[str, Any]) -> None:
+    """It would be passed over in silence."""
+    task = rooms()
+    batch = sample(task, groups=1, group_size=2, success_rate=0.5).batch
+    with pytest.raises(ParamError, match="belong to continuations"):
+        truth(batch, lambda group: Sure(task), TableActor(task, make_policy(task, 0.3)), **asked)

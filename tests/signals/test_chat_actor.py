@@ -230,3 +230,4 @@ def test_two_actions_that_read_alike_are_told_apart_by_their_letters_alone():
         "??",
         "",
     ]
+    assert "..." == action_meant("...", ["?", "go"])  # an answer without words means none
