@@ -81,25 +81,40 @@ def token_weights(
     """
     if mode not in AGGREGATIONS:
         raise ParamError(f"no aggregation {mode!r}", hint=suggest(mode, AGGREGATIONS))
-    size = int(start_R1[-1])
-    counted = np.ones(size) if mask_T is None else np.asarray(mask_T, np.float64)
-    if mode == "token-sum":
-        return counted
+    rows = _Rows.of(start_R1, mask_T)
+    spoken = max(1, int((rows.size_R > 0).sum()))
+    divisor: Floats | float = 1.0  # token-sum
     if mode == "token-mean":
-        mean: Floats = counted / max(1.0, counted.sum())
-        return mean
-    row_T = np.repeat(np.arange(start_R1.size - 1), np.diff(start_R1))
-    length = np.bincount(row_T, counted, start_R1.size - 1)
-    rows = max(1, int((length > 0).sum()))
-    if mode == "seq-mean-token-mean":
-        found: Floats = counted / (rows * np.maximum(length, 1.0)[row_T])
-        return found
-    if mode == "seq-mean-token-sum":
-        each: Floats = counted / rows
-        return each
-    if constant is None or not constant > 0:
-        raise ParamError(f"seq-mean-token-sum-norm needs a constant > 0, got {constant!r}")
-    return counted / (rows * constant)
+        divisor = max(1.0, float(rows.size_R.sum()))
+    elif mode == "seq-mean-token-mean":
+        divisor = spoken * np.maximum(rows.size_R, 1.0)[rows.row_T]
+    elif mode == "seq-mean-token-sum":
+        divisor = spoken
+    elif mode == "seq-mean-token-sum-norm":
+        if constant is None or not constant > 0:
+            raise ParamError(f"{mode} needs a constant > 0, got {constant!r}")
+        divisor = spoken * constant
+    return rows.counted_T / divisor
+
+
+class _Rows(NamedTuple):
+    """Rows of tokens: the row of each token, whether it counts (1 or 0), and how many of a row do."""
+
+    row_T: Ints
+    counted_T: Floats
+    size_R: Floats
+
+    @classmethod
+    def of(cls, start_R1: Ints, mask_T: BoolArray | None) -> _Rows:
+        row_T = np.repeat(np.arange(start_R1.size - 1), np.diff(start_R1))
+        counted_T = np.ones(row_T.size) if mask_T is None else np.asarray(mask_T, np.float64)
+        size_R = np.bincount(row_T, counted_T, start_R1.size - 1)
+        return cls(row_T, counted_T, size_R.astype(np.float64, copy=False))
+
+    def mean(self, values_T: Floats) -> Floats:
+        """Return the mean over the counted tokens of each row ``[R]``; 0 where there is none."""
+        total = np.bincount(self.row_T, values_T * self.counted_T, self.size_R.size)
+        return total / np.maximum(self.size_R, 1.0)
 
 
 def aggregate(loss_T: Floats, grad_T: Floats, weight_T: Floats) -> Loss:
@@ -215,11 +230,8 @@ def gspo(
         mode: aggregation.
     """
     same_length(logprob_T, old_T, advantage_T)
-    counted = np.ones(logprob_T.size) if mask_T is None else np.asarray(mask_T, np.float64)
-    row_T = np.repeat(np.arange(start_R1.size - 1), np.diff(start_R1))
-    length = np.maximum(np.bincount(row_T, counted, start_R1.size - 1), 1.0)
-    total = np.bincount(row_T, (logprob_T - old_T) * counted, start_R1.size - 1)
-    ratio = np.exp(np.minimum(total / length, _LOG_RATIO_MOST))[row_T]
+    rows = _Rows.of(start_R1, mask_T)
+    ratio = np.exp(np.minimum(rows.mean(logprob_T - old_T), _LOG_RATIO_MOST))[rows.row_T]
     return _clipped(ratio, advantage_T, token_weights(start_R1, mode, mask_T), clip_low, clip_high)
 
 
@@ -302,16 +314,12 @@ def gmpo(
     """
     same_length(logprob_T, old_T, advantage_T)
     weight = token_weights(start_R1, "seq-mean-token-mean", mask_T)
-    counted = np.ones(logprob_T.size) if mask_T is None else np.asarray(mask_T, np.float64)
-    row_T = np.repeat(np.arange(start_R1.size - 1), np.diff(start_R1))
-    length = np.maximum(np.bincount(row_T, counted, start_R1.size - 1), 1.0)
+    rows = _Rows.of(start_R1, mask_T)
     log_ratio = logprob_T - old_T
     held = np.where(advantage_T > 0, np.minimum(log_ratio, clip_high), np.maximum(log_ratio, -clip_low))
     held = np.where(advantage_T == 0, 0.0, held)
     free = (held == log_ratio) & (advantage_T != 0)
-    ratio = np.exp(np.bincount(row_T, held * counted, start_R1.size - 1) / length)
-    mean = np.bincount(row_T, advantage_T * counted, start_R1.size - 1) / length
-    loss = (-mean * ratio)[row_T]
+    loss = (-rows.mean(advantage_T) * np.exp(rows.mean(held)))[rows.row_T]
     return aggregate(loss, np.where(free, loss, 0.0), weight)
 
 

@@ -180,6 +180,9 @@ def table_of(
         memory: last actions that the policy depends on beside what it sees.
         horizon: steps of an episode.
         most: states (with memory) before it is given up.
+
+    Raises:
+        ArithmeticError: if the Bellman equations do not hold.
     """
     first: Node = (start, ())
     task, nodes = _task(first, moves, memory, horizon, most)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
@@ -184,10 +185,7 @@ class Answer:
 
     def counts(self) -> dict[str, int]:
         """Return how many outcomes there are of each status."""
-        found: dict[str, int] = {}
-        for outcome in self.outcomes:
-            found[outcome.status] = found.get(outcome.status, 0) + 1
-        return found
+        return dict(Counter(outcome.status for outcome in self.outcomes))
 
 
 class Planner(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,7 +84,7 @@ class Alternatives:
         self._places = list(distinct.values())
         self._drawn: list[list[Visit]] | None = None
         self._answers: tuple[Answer, ...] | None = None
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
 
     def ask(self) -> Sequence[Request]:
         """Return the draws of alternatives, then the continuations; nothing when done."""
@@ -107,8 +108,7 @@ class Alternatives:
             return
         self._answers = tuple(answers)
         for answer in answers:
-            for status, n in answer.counts().items():
-                self.counts[status] = self.counts.get(status, 0) + n
+            self.counts.update(answer.counts())
 
     def filled(self) -> Batch:
         """Return the contexts as branched rollouts, one tree a context, for `c3`.
@@ -125,7 +125,7 @@ class Alternatives:
             for m, record in enumerate(made):
                 found.append(_linked(record, tree, request.place.step, visit, heads.get(tree), made, m))
                 heads.setdefault(tree, record["id"])
-        made_by = {"by": "Alternatives", "n": self._n, "c": self._c, "statuses": self.counts}
+        made_by = {"by": "Alternatives", "n": self._n, "c": self._c, "statuses": dict(self.counts)}
         return Batch.from_records(found).with_provenance({**self._batch.provenance, "contexts": made_by})
 
     def _recorded(self, place: Place) -> list[Visit]:

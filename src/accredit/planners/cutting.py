@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -27,6 +28,9 @@ def cut_points(logprobs: Iterable[float], every: int = 5, below: float = 0.9) ->
         logprobs: of its tokens, nats.
         every: uncertain tokens a segment.
         below: probability.
+
+    Raises:
+        ParamError: for ``every`` below 1 or a probability outside [0, 1].
 
     Source: arXiv 2505.23564.
 
@@ -64,7 +68,8 @@ def cut_steps(index: Index, every: int = 5, below: float = 0.9) -> Ints:
         for s in batch.steps_of(r):
             inside = slice(int(batch.token_start_S1[s]), int(batch.token_start_S1[s + 1]))
             own = batch.logprob_T[inside].tolist() if told[s] else [-float(entropy[s])]
-            logprobs, owner = logprobs + own, owner + [s] * len(own)
+            logprobs += own
+            owner += [s] * len(own)
         cuts = cut_points(logprobs, every, below)[1:] if owner else []
         found += [*owner[:1], *(owner[c] + 1 for c in cuts if owner[c] + 1 in batch.steps_of(r))]
     return np.unique(np.array(found, np.int64))
@@ -78,6 +83,9 @@ def length_steps(index: Index, tokens: int = 30) -> Ints:
     Args:
         index: of the batch.
         tokens: length of a segment, at least 1.
+
+    Raises:
+        ParamError: for a length below 1.
 
     Example:
         >>> records = [{"id": "a", "group": "g", "steps": [{"n_tokens": n} for n in (2, 2, 5, 1)]}]
@@ -172,11 +180,10 @@ class SegmentValues:
         paid = np.cumsum(index.paid_S) - index.paid_S
         paid = paid - paid[batch.step_start_R1[:-1][index.rollout_S]] if paid.size else paid
         points, values = np.full(batch.n_steps, None), np.full(batch.n_steps, None)
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         for s, answer in zip(self._steps[: len(answers)].tolist(), answers, strict=True):
             points[s] = [-1]
             values[s] = [None if answer.mean is None else float(paid[s]) + answer.mean]
-            for status, n in answer.counts().items():
-                counts[status] = counts.get(status, 0) + n
-        made = {"by": "SegmentValues", "k": self._k, "policy": self._policy, "statuses": counts}
+            counts.update(answer.counts())
+        made = {"by": "SegmentValues", "k": self._k, "policy": self._policy, "statuses": dict(counts)}
         return batch.with_column("cutpoints", points, made).with_column("cutpoint_values", values, made)

@@ -6,7 +6,7 @@ step t minus that at the beginning of step 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -61,6 +61,9 @@ def window_entropy(
 
     Returns:
         0 for a text without tokens.
+
+    Raises:
+        ParamError: for a vocabulary below 2, or a window or top below 1.
 
     Source: dongguanting/ARPO ``vllm_rollout_with_tools.py`` ``_calc_entropy`` (``sum``).
 
@@ -290,7 +293,7 @@ class EntropyForks:
         return self._grower.batch
 
     @property
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> Mapping[str, int]:
         """How many continuations ended in which way."""
         return self._grower.counts
 

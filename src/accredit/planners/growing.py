@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -57,7 +58,7 @@ class Grower:
     ) -> None:
         if rounds < 0 or k < 1:
             raise ParamError(f"rounds must be >= 0 and k >= 1, got {rounds} and {k}")
-        self.batch, self.counts = batch, dict[str, int]()
+        self.batch, self.counts = batch, Counter[str]()
         self._rule, self._rounds, self._k = rule, rounds, k
         self._policy, self._max_steps, self._round = policy, max_steps, 0
 
@@ -88,8 +89,7 @@ class Grower:
         """Add what came back to the rollouts."""
         self.batch = with_branches(self.batch, answers)
         for answer in answers:
-            for status, n in answer.counts().items():
-                self.counts[status] = self.counts.get(status, 0) + n
+            self.counts.update(answer.counts())
 
 
 def places_before(index: Index, steps: Ints) -> list[Place]:
@@ -102,19 +102,8 @@ def places_before(index: Index, steps: Ints) -> list[Place]:
     Raises:
         DataError: if an action is missing.
     """
-    batch = index.batch
-    start = batch.columns.get("start_R")
-    if not steps.size:
-        return []
-    found = places_of(batch, steps, markov=False)
-    if start is None:
-        return found
-    given = np.where(start.mask(len(batch)), start.values, 0)
-    begun = [int(given[batch.rollout_of[place.rollout]]) for place in found]
-    return [
-        replace(place, start=seed, key=f"{place.key}\nstart {seed}" if seed else place.key)
-        for place, seed in zip(found, begun, strict=True)
-    ]
+    found = places_of(index.batch, steps, markov=False) if steps.size else []
+    return [replace(p, key=f"{p.key}\nstart {p.start}") if p.start else p for p in found]
 
 
 # -- rules ----------------------------------------------------------------------------------------

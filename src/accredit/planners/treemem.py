@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -71,7 +72,7 @@ class FanOut:
         if not sizes or min(sizes) < 1:
             raise ParamError(f"sizes must be whole numbers >= 1, got {tuple(sizes)!r}")
         self.batch: Batch | None = None
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
         self._starts, self._sizes = dict(starts), tuple(sizes)
         self._policy, self._max_steps, self._level = policy, max_steps, 0
         self._cuts, self._purpose = cuts, purpose
@@ -105,8 +106,7 @@ class FanOut:
     def tell(self, answers: Sequence[Answer]) -> None:
         """Add what came back to the tree."""
         for answer in answers:
-            for status, n in answer.counts().items():
-                self.counts[status] = self.counts.get(status, 0) + n
+            self.counts.update(answer.counts())
         if self.batch is not None:
             self.batch = with_branches(self.batch, answers)
             return

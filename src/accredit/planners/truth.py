@@ -27,6 +27,9 @@ def continuations_for(half_width: float, variance: float = 0.25) -> int:
         half_width: e, in reward units, above 0.
         variance: of one continuation's reward.
 
+    Raises:
+        ParamError: for a half width that is not above 0, or a variance below 0.
+
     Example:
         >>> continuations_for(0.1), continuations_for(0.05)
         (193, 769)
