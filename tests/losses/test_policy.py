@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,20 @@ def test_ppo_and_sapo_gradients_are_finite_differences(rows: list[tuple[float, f
             down[i] -= 1e-6
             slope = (loss(up, old, advantage, weight).value - loss(down, old, advantage, weight).value) / 2e-6
             assert grad[i] == pytest.approx(slope, abs=1e-5, rel=1e-5)
+
+
+@given(tokens)
+def test_sapo_is_its_formula_a_token(rows: list[tuple[float, float, float]]) -> None:
+    """Its gradient alone does not tell where the gate is centred, nor which steepness is whose."""
+    logprob, old, advantage = np.array(rows).T
+    weight = losses.token_weights(np.array([0, logprob.size]))
+    found = losses.sapo(logprob, old, advantage, weight)
+    for i, (x, before, a) in enumerate(rows):
+        tau = 1.0 if a > 0 else 1.05
+        gate = 1 / (1 + math.exp(-tau * (math.exp(x - before) - 1)))
+        assert found.loss_T[i] == pytest.approx(-4 / tau * gate * a, rel=1e-12)
+    same = losses.sapo(old, old, advantage, weight)
+    assert same.grad_T == pytest.approx(-advantage * weight)  # on policy it is the policy gradient
 
 
 def frozen(x: float, at: float, old: float, advantage: float) -> float:
