@@ -229,8 +229,11 @@ def test_the_section_says_what_was_bought(found: Recorded, tmp_path: Path) -> No
     one, four = rows_of(found, "vineppo")
     assert f"| `vineppo` | 4 from each state | {four.continuations:,} | {four.environment_steps:,} |" in text
     assert "| `crbc` | nothing | 0 | 0 |" in text
-    assert "game by game: crbc at K = 1 " in text
-    assert f"{one.rank.value:.2f} " in text.partition("Rank correlation of vineppo: ")[2]
+    duel = next(d for d in found.about["duels"] if (d["other"], d["k"], d["spent"]) == ("crbc", 4, True))
+    told = "vineppo at K = 4 minus a method with as many steps as more rollouts, game by game: crbc"
+    assert f"{told} {duel['value']:+.2f}" in text
+    told = f"vineppo with 1 from each state ({one.environment_steps:,} steps): rank correlation"
+    assert f"{told} {one.rank.value:.2f} " in text
 
 
 def test_the_command_line_buys_from_tables(

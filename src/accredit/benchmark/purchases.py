@@ -226,7 +226,8 @@ def _segments(shop: Shop, k: int) -> Iterator[Bought]:
     }
     for words, judge in judges.items():
         planner, cost = shop.drive(ProverPlanner(shop.batch, judge, k, markov=shop.markov))
-        yield Bought("prover", f"{k} before and after {words}", planner.filled(), cost)
+        games = planner.verdicts().proposed
+        yield Bought("prover", f"{k} before and after {words}, in {games} games", planner.filled(), cost)
 
 
 def _revisions(shop: Shop, k: int) -> Iterator[Bought]:
@@ -253,19 +254,18 @@ def _greedy(shop: Shop, k: int) -> Iterator[Bought]:
 # -- forks of the recorded rollouts -----------------------------------------------------------------
 
 
-def _forked(
-    method: str, rule: Callable[[Shop, int], Rule], words: str
-) -> Callable[[Shop, int], Iterator[Bought]]:
-    """Return the offer of k forks a rollout where a rule says, two a round."""
+def _forked(method: str, rule: Callable[[Shop], Rule], words: str) -> Callable[[Shop, int], Iterator[Bought]]:
+    """Return the offer of k forks a rollout where a rule says, two a round, so that an odd k is one more."""
 
     def buy(shop: Shop, k: int) -> Iterator[Bought]:
-        grower, cost = shop.drive(Grower(shop.lean, rule(shop, k), rounds=max(k // 2, 1)))
-        yield Bought(method, f"{k} forks a rollout, {words}", grower.batch, cost)
+        rounds = (k + 1) // 2
+        grower, cost = shop.drive(Grower(shop.lean, rule(shop), rounds=rounds))
+        yield Bought(method, f"{2 * rounds} forks a rollout, {words}", grower.batch, cost)
 
     return buy
 
 
-def _beam(shop: Shop, k: int) -> Rule:
+def _beam(shop: Shop) -> Rule:
     return entropy_beam(round(2 * len(shop.batch) / len(shop.groups)))
 
 
@@ -332,9 +332,9 @@ OFFERS = (
     Offer(("prover",), _segments),
     Offer(("ibpo",), _revisions),
     Offer(("remax",), _greedy, once=True),
-    Offer(("treerl",), _forked("treerl", lambda shop, k: eptree(2), "at its least likely actions"), most=16),
+    Offer(("treerl",), _forked("treerl", lambda shop: eptree(2), "at its least likely actions"), most=16),
     Offer(
-        ("tree-grpo",), _forked("tree-grpo", lambda shop, k: random_nodes(2, shop.seed), "at random"), most=16
+        ("tree-grpo",), _forked("tree-grpo", lambda shop: random_nodes(2, shop.seed), "at random"), most=16
     ),
     Offer(("at2po",), _forked("at2po", _beam, "at the least likely actions of a game"), most=16),
     Offer(("arpo",), _rising, most=4),

@@ -13,6 +13,10 @@ _WHO = (
     "policy gave its actions there: the same policy in the same game, no model asked."
 )
 
+_FORCED = (
+    "A step with one possible action has A = 0: asct knows that, vineppo gives it the noise of two means."
+)
+
 
 def continued_words(document: Mapping[str, Any]) -> list[str]:
     """Return what was bought and what it shows, a sentence each; nothing where nothing was bought.
@@ -32,6 +36,7 @@ def continued_words(document: Mapping[str, Any]) -> list[str]:
         f"Places of one {shared} share their continuations, but for forks, which are rollouts' own.",
         "More rollouts are as many as take the steps that vineppo takes at the same K.",
         _noise(about),
+        _FORCED,
     ]
     return lines + _vine(document) + _duels(about)
 
@@ -45,21 +50,27 @@ def _noise(about: Mapping[str, Any]) -> str:
 
 
 def _vine(document: Mapping[str, Any]) -> list[str]:
+    """Return how vineppo comes near the truth as K grows: in the order of steps, and in the gradient."""
     rows = [r for r in document["rows"] if r["method"] == "vineppo" and not r["unable"] and r["rank"]]
-    told = [
-        f"{_number(row['rank'])} with {row['bought']} ({row['environment_steps']:,} steps)"
-        for row in sorted(rows, key=lambda row: row["continuations"])
-    ]
-    return [f"Rank correlation of vineppo: {'; '.join(told)}."] if told else []
+    lines = []
+    for row in sorted(rows, key=lambda row: row["continuations"]):
+        cosine = f", gradient cosine {_number(row['cosine'])}" if row["cosine"] else ""
+        lines.append(
+            f"vineppo with {row['bought']} ({row['environment_steps']:,} steps): "
+            f"rank correlation {_number(row['rank'])}{cosine}."
+        )
+    return lines
 
 
 def _duels(about: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each K, and for each of what the free methods got."""
     lines = []
-    for spent, words in ((True, "that got the same steps as more rollouts"), (False, "that bought nothing")):
-        duels = [d for d in about["duels"] if d["spent"] is spent and d["low"] is not None]
-        told = [f"{d['other']} at K = {d['k']} {_number(d, sign=True)}" for d in duels]
-        if told:
-            lines.append(f"vineppo minus a method {words}, game by game: {'; '.join(told)}.")
+    for k in about["budgets"]:
+        for spent, words in ((True, "with as many steps as more rollouts"), (False, "that bought nothing")):
+            duels = [d for d in about["duels"] if (d["k"], d["spent"]) == (k, spent)]
+            told = "; ".join(f"{d['other']} {_number(d, sign=True)}" for d in duels)
+            if told:
+                lines.append(f"vineppo at K = {k} minus a method {words}, game by game: {told}.")
     return lines
 
 
