@@ -202,8 +202,8 @@ def test_closed_streams_are_no_traceback(file, closed):
     ["show FILE -m dr-grpo --rollout g0r1 --step 0 " + how for how in ("--json", "--all")],
 )
 def test_a_reader_that_goes_away_ends_the_verb_quietly(tmp_path, verb):
-    path = tmp_path / "many.jsonl"
-    path.write_text("".join(json.dumps(r) + "\n" for r in records(n_groups=1, size=20_000)))
+    path = tmp_path / "many.jsonl"  # many enough that what is told of them is more than a pipe holds
+    path.write_text("".join(json.dumps(r) + "\n" for r in records(n_groups=1, size=5000)))
     line = (
         f"{sys.executable} -m accredit {verb.replace('FILE', str(path))} | head -1; exit ${{PIPESTATUS[0]}}"
     )
