@@ -13,7 +13,9 @@ from hypothesis.extra import numpy as hnp
 
 import accredit as ac
 from accredit.errors import DataError, MissingSignal
+from accredit.index import Index
 from accredit.methods._volume import boundaries, logdet_gains, projected
+from accredit.methods.dcsd import _margins
 from tests.dear import dear
 
 HIDDEN = [[(1, 0), (1, 0)], [(1, 0.1)], [(0, 1), (0.5, 1)]]
@@ -96,6 +98,17 @@ def test_gains_beside_a_huge_row_are_finite_and_of_the_right_size() -> None:
     assert 0.0 == gain[3]
 
 
+@pytest.mark.parametrize("d", [3, 11])
+def test_gains_of_several_responses_are_those_of_each_alone(d: int) -> None:
+    sizes = [0, 5, 1, 0, 70, 3, 0]
+    start = np.concatenate([[0], np.cumsum(sizes)])
+    rows, beta = np.random.default_rng(0).normal(size=(start[-1], d)), np.arange(1.0, 8.0)
+    got = logdet_gains(rows, beta, start)
+    for a, b, weight in zip(start, start[1:], beta, strict=False):
+        np.testing.assert_allclose(logdet_gains(rows[a:b], weight), got[a:b], rtol=1e-12)
+    assert [] == logdet_gains(rows[:0], beta[:0], start[:1]).tolist()
+
+
 @given(clouds, st.floats(0.01, 10))
 def test_wide_and_tall_forms_agree(rows: np.ndarray, beta: float) -> None:
     """Many rows, so that they come in blocks; dimensions of zeros added, so that they come at once."""
@@ -121,6 +134,37 @@ def test_a_fixed_orthonormal_map_keeps_what_lies_in_few_dimensions_at_most() -> 
     assert (6, 8) == small.shape
     np.testing.assert_array_equal(small, projected(rows, 8))
     assert logdet_gains(small, 1.0).sum() < logdet_gains(rows, 1.0).sum()
+
+
+# -- margins --------------------------------------------------------------------------------------
+
+scores = st.lists(st.one_of(st.none(), st.floats(-9, 0), st.just(-math.inf), st.integers(-9, 0)), max_size=3)
+
+
+def margin(row: list[float | None]) -> float | None:
+    """By its definition; None where a candidate has no number, or there is none beside the gold answer."""
+    if len(row) < 2 or any(x is None or math.isinf(x) for x in row):
+        return None
+    return row[0] - math.log(sum(math.exp(x) for x in row[1:]))
+
+
+@given(st.lists(st.lists(scores, min_size=2, max_size=4), min_size=1, max_size=3))
+def test_margins_of_all_rollouts_equal_a_plain_loop(tables: list[list[list[float | None]]]) -> None:
+    records = [
+        {
+            "id": str(i),
+            "reward": 1,
+            "candidate_logprobs": table,
+            "steps": [{"hidden": [[1.0]]}] * (len(table) - 1),
+        }
+        for i, table in enumerate(tables)
+    ]
+    index = Index(ac.Batch.from_records(records))
+    got = _margins(index, np.arange(len(tables)), index.steps_R)
+    wanted = [margin(row) for table in tables for row in table]
+    assert [w is None for w in wanted] == np.isnan(got).tolist()
+    clear = [w for w in wanted if w is not None]
+    np.testing.assert_allclose(got[~np.isnan(got)], clear, rtol=1e-9, atol=1e-12)
 
 
 # -- credit against a plain loop ------------------------------------------------------------------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,10 +20,9 @@ PERCENTILE = 85.0  # of the change, above which a place is a boundary
 _EPS = 1e-8
 _BLOCK = 64  # rows at least that are taken at once
 _NARROW = 8  # dimensions up to which every row's matrix is kept: rows are worked on side by side
-_PIECE = 2048  # rows of these that are taken at once
 
 
-def logdet_gains(hidden: Floats, beta: float) -> Floats:
+def logdet_gains(hidden: Floats, beta: float | Floats, start_R1: Ints | None = None) -> Floats:
     """Return what each row adds to ``F(S) = 0.5 logdet(I + beta sum_{h in S} h h^T)``, nats ``[n]``.
 
     Row i adds ``0.5 log(1 + beta h^T B^-1 h)``, B the matrix of the rows before it: the logarithms of
@@ -31,17 +32,25 @@ def logdet_gains(hidden: Floats, beta: float) -> Floats:
 
     Args:
         hidden: ``[n, d]``, float64.
-        beta: weight of a row.
+        beta: weight of a row; one number, or one a response ``[R]``.
+        start_R1: offsets of the responses, each a set of its own; None = one.
 
     Example:
         >>> logdet_gains(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), 1.0).round(4).tolist()
         [0.3466, 0.2027, 0.3466]
     """
-    n, d = hidden.shape
-    if d <= _NARROW:
-        return _narrow_gains(hidden, beta)
+    start = np.array([0, len(hidden)]) if start_R1 is None else start_R1
+    weight = np.broadcast_to(np.asarray(beta, np.float64), start.size - 1)
+    if hidden.shape[1] <= _NARROW:
+        return _narrow_gains(hidden, weight, start)
+    parts = [_wide_gains(hidden[a:b], w) for (a, b), w in zip(pairwise(start.tolist()), weight, strict=True)]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _wide_gains(hidden: Floats, beta: float) -> Floats:
     from scipy.linalg import cho_factor, cho_solve  # importing it costs more than most methods
 
+    n, d = hidden.shape
     gains = np.zeros(n)
     before: Floats | None = None
     block = max(_BLOCK, d)
@@ -56,36 +65,49 @@ def logdet_gains(hidden: Floats, beta: float) -> Floats:
     return np.maximum(gains, 0.0)
 
 
-def _narrow_gains(hidden: Floats, beta: float) -> Floats:
-    """Return the same by elimination of each row's own matrix, a vector operation over the rows."""
+def _narrow_gains(hidden: Floats, beta_R: Floats, start_R1: Ints) -> Floats:
+    """Return the same by elimination of each row's own matrix, a vector operation over all rows.
+
+    Row i of the matrices' lower triangle stands in rows i (i + 1) / 2 and following.
+    """
     n, d = hidden.shape
-    gains = np.empty(n)
-    before = np.eye(d)
-    for a in range(0, n, _PIECE):
-        h = np.multiply(hidden[a : a + _PIECE].T, np.sqrt(beta), order="C")  # [d, m]
-        sums = np.empty((d, d, h.shape[1] + 1))  # B before each row and after the last: below the diagonal
-        sums[:, :, 0] = before
-        for i in range(d):
-            np.multiply(h[: i + 1], h[i], out=sums[i, : i + 1, 1:])
-            np.cumsum(sums[i, : i + 1], axis=1, out=sums[i, : i + 1])
-        before = sums[:, :, -1].copy()
-        gains[a : a + _PIECE] = 0.5 * np.log1p(_quadratic(sums[:, :, :-1], h))
-    return gains
+    scale = np.repeat(np.sqrt(beta_R), np.diff(start_R1))
+    h = np.multiply(hidden.T, scale, order="C")  # [d, n]
+    added, matrix = np.empty((2, d * (d + 1) // 2, n))
+    for i in range(d):
+        np.multiply(h[: i + 1], h[i], out=_triangle_row(added, i))
+    for a, b in pairwise(start_R1.tolist()):
+        if b > a:
+            matrix[:, a] = 0.0
+            np.cumsum(added[:, a : b - 1], axis=1, out=matrix[:, a + 1 : b])
+    for i in range(d):
+        _triangle_row(matrix, i)[i] += 1.0
+    found: Floats = 0.5 * np.log1p(_quadratic(matrix, h))
+    return found
+
+
+def _triangle_row(packed: Floats, i: int) -> Floats:
+    return packed[i * (i + 1) // 2 : (i + 1) * (i + 2) // 2]
 
 
 def _quadratic(matrix: Floats, h: Floats) -> Floats:
-    """Return ``h^T B^-1 h`` of each column of h ``[d, m]`` and its B ``[d, d, m]``; both are overwritten.
+    """Return ``h^T B^-1 h`` of each column of h ``[d, n]`` and its B; both are overwritten.
 
-    B is read below its diagonal alone; it is the identity and more, so that no pivot is below 1.
+    Args:
+        matrix: lower triangles of the B, packed; a B is the identity and more, so no pivot is below 1.
+        h: ``[d, n]``.
     """
+    rows = [_triangle_row(matrix, i) for i in range(len(h))]
     found = np.zeros(h.shape[1])
-    for j in range(len(h)):
-        pivot = np.maximum(matrix[j, j], 1.0)
+    for j, row in enumerate(rows):
+        pivot = np.maximum(row[j], 1.0)
         share = h[j] / pivot
         found += share * h[j]
         for i in range(j + 1, len(h)):
-            matrix[i, j + 1 : i + 1] -= matrix[i, j] / pivot * matrix[j + 1 : i + 1, j]
-            h[i] -= share * matrix[i, j]
+            ratio = rows[i][j] / pivot
+            for k in range(j + 1, i + 1):
+                rows[i][k] -= ratio * rows[k][j]
+            h[i] -= share * rows[i][j]
     return found
 
 
@@ -99,9 +121,14 @@ def projected(hidden: Floats, width: int | None) -> Floats:
     d = hidden.shape[1]
     if width is None or width >= d:
         return hidden
-    basis, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(d, width)))
-    found: Floats = hidden @ basis
+    found: Floats = hidden @ _basis(d, width)
     return found
+
+
+@lru_cache(maxsize=1)
+def _basis(d: int, width: int) -> Floats:
+    basis, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(d, width)))
+    return basis
 
 
 @dataclass(frozen=True)

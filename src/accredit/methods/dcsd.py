@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import chain, pairwise
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from accredit.data import Parts
 from accredit.errors import DataError, MissingSignal
-from accredit.index import Index, row_sum
+from accredit.index import Index, row_any, row_of, row_sum, segment_extremes, segment_sum
 from accredit.methods._params import bounded, choice
 from accredit.methods._registry import method
 from accredit.methods._reweight import base_credit, column_T, reweighted
@@ -22,6 +24,8 @@ from accredit.methods._volume import boundaries, logdet_gains, projected
 from accredit.typing import Array, BoolArray, Floats, Ints
 
 __all__ = ["dcsd"]
+
+_PIECE = 1 << 12  # tokens of short rollouts whose volumes are taken together
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ def dcsd(index: Index, params: Params, *, base: str | None = None) -> Parts:
     """
     under = base_credit(index, base)
     hidden = column_T(index, "hidden")
-    gain, segments = _measured(index, hidden, params)
+    gain, segments = _gains(index, hidden, params), _segments(index, hidden, params)
     of_N = segments.rollout_N
     outcome_R = row_sum(under.tokens, index.token_start_R1) / np.maximum(index.tokens_R, 1)
     alpha = _relative(row_sum(gain, segments.start_N1), of_N, len(index.batch))
@@ -160,32 +164,44 @@ def dcsd(index: Index, params: Params, *, base: str | None = None) -> Parts:
     )
 
 
-def _measured(index: Index, hidden: Array, params: Params) -> tuple[Floats, _Segments]:
-    """Return what each token adds to the volume ``[T]``, and the steps."""
+def _gains(index: Index, hidden: Array, params: Params) -> Floats:
+    """Return what each token adds to the volume of its rollout ``[T]``, nats."""
+    start_R1 = index.token_start_R1
     gain = np.zeros(index.batch.n_tokens)
+    cuts = np.append(np.searchsorted(start_R1, np.arange(0, gain.size, _PIECE)), len(index.batch))
+    for a, b in pairwise(np.unique(cuts).tolist()):
+        start, at = start_R1[a : b + 1] - start_R1[a], slice(int(start_R1[a]), int(start_R1[b]))
+        rows = np.asarray(hidden[at], np.float64)
+        size = row_sum(np.einsum("ij,ij->i", rows, rows), start) / np.maximum(np.diff(start), 1)
+        if not np.isfinite(size).all():
+            r = a + int(np.argmin(np.isfinite(size)))
+            raise DataError(f"rollout {index.batch.ids[r]!r} has hidden states that are not finite")
+        one = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+        beta = one if params.beta is None else np.where(size > 0, params.beta, 0.0)
+        gain[at] = logdet_gains(projected(rows, params.project), beta, start)
+    return gain
+
+
+def _segments(index: Index, hidden: Array, params: Params) -> _Segments:
+    """Return the steps: the rollout's own, or those that its hidden states induce."""
     new = np.zeros(index.batch.n_tokens, bool)  # first tokens of segments
     new[index.batch.token_start_S1[:-1][index.tokens_S > 0]] = True
     count, induced = index.steps_R.copy(), np.zeros(len(index.batch), bool)
     ends = _ends(index)
-    for r in np.flatnonzero(index.tokens_R).tolist():
+    if params.partition != "own":
+        induced = (index.tokens_R > 0) & ((params.partition == "induced") | (index.steps_R == 1))
+    for r in np.flatnonzero(induced).tolist():
         at = slice(int(index.token_start_R1[r]), int(index.token_start_R1[r + 1]))
-        rows = np.asarray(hidden[at], np.float64)
-        size = float(np.einsum("ij,ij->", rows, rows)) / len(rows)
-        if not math.isfinite(size):
-            raise DataError(f"rollout {index.batch.ids[r]!r} has hidden states that are not finite")
-        if size > 0:
-            gain[at] = logdet_gains(projected(rows, params.project), params.beta or 1.0 / size)
-        if params.partition == "induced" or (params.partition == "auto" and index.steps_R[r] == 1):
-            cuts = boundaries(rows, None if ends is None else ends[at])
-            new[at] = False
-            new[at.start + np.concatenate([[0], cuts])] = True
-            count[r], induced[r] = cuts.size + 1, True
+        cuts = boundaries(np.asarray(hidden[at], np.float64), None if ends is None else ends[at])
+        new[at] = False
+        new[at.start + np.concatenate([[0], cuts])] = True
+        count[r] = cuts.size + 1
     first = np.flatnonzero(new)
     rollout_N = np.searchsorted(index.token_start_R1, first, side="right") - 1
     own = index.position_S[np.searchsorted(index.batch.token_start_S1, first, side="right") - 1]
     nth = np.arange(first.size) - np.searchsorted(first, index.token_start_R1)[rollout_N]
     place = np.where(induced[rollout_N], nth, own)
-    return gain, _Segments(np.append(first, new.size), rollout_N, place, count)
+    return _Segments(np.append(first, new.size), rollout_N, place, count)
 
 
 def _ends(index: Index) -> BoolArray | None:
@@ -207,24 +223,47 @@ def _direction(index: Index, segments: _Segments, outcome_R: Floats, params: Par
     sigma = np.sign(outcome_R)[segments.rollout_N]
     if params.direction == "outcome":
         return sigma, 0
-    change = np.zeros(sigma.size)
-    known = np.zeros(sigma.size, bool)
-    start = np.searchsorted(segments.rollout_N, np.arange(len(index.batch) + 1))
-    for r in np.flatnonzero(outcome_R).tolist():
-        margins = _margins(index, r, int(segments.count_R[r]))
-        at = slice(int(start[r]), int(start[r + 1]))
-        place = segments.place_N[at]
-        clear = np.isfinite(margins)
-        known[at] = clear[place] & clear[place + 1]
-        filled = np.where(clear, margins, 0.0)
-        change[at] = filled[place + 1] - filled[place]
-    over = known & ((change >= params.tau_plus) | (change <= params.tau_minus))
     due = outcome_R[segments.rollout_N] != 0
+    rollouts = np.flatnonzero(outcome_R)
+    margin = _margins(index, rollouts, segments.count_R)
+    boundaries_R = np.zeros(len(index.batch), np.int64)
+    boundaries_R[rollouts] = segments.count_R[rollouts] + 1
+    place = (np.cumsum(boundaries_R) - boundaries_R)[segments.rollout_N[due]] + segments.place_N[due]
+    change, known = np.zeros(sigma.size), np.zeros(sigma.size, bool)
+    known[due] = np.isfinite(margin[place]) & np.isfinite(margin[place + 1])
+    filled = np.where(np.isfinite(margin), margin, 0.0)
+    change[due] = filled[place + 1] - filled[place]
+    over = known & ((change >= params.tau_plus) | (change <= params.tau_minus))
     return np.where(over, np.sign(change), sigma), int((due & ~known).sum())
 
 
-def _margins(index: Index, r: int, steps: int) -> Floats:
-    """Return the margin of the gold answer at each boundary ``[steps + 1]``; NaN where there is none."""
+def _margins(index: Index, rollouts: Ints, count_R: Ints) -> Floats:
+    """Return the margin of the gold answer at each boundary of some rollouts; NaN where there is none.
+
+    ``l(gold) - logsumexp l(others)``, of rollouts and boundaries in order.
+    """
+    told: list[float | None] = []
+    sizes: list[int] = []
+    for r in rollouts.tolist():
+        table = _table(index, r, int(count_R[r]))
+        told += chain.from_iterable(table)
+        sizes += map(len, table)
+    start = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    row, n, scores = row_of(start), len(sizes), np.array(told, np.float64)  # None becomes NaN
+    clear = (np.diff(start) > 1) & ~row_any(~np.isfinite(scores), start)
+    gold = np.zeros(n)
+    gold[clear] = scores[start[:-1][clear]]
+    scores[~clear[row]] = 0.0
+    scores[start[:-1][np.diff(start) > 0]] = -np.inf
+    top = np.where(clear, segment_extremes(scores, row, n)[1], 0.0)
+    total = segment_sum(np.exp(scores - top[row]), row, n)
+    found = np.full(n, np.nan)
+    found[clear] = (gold - top)[clear] - np.log(total[clear])
+    return found
+
+
+def _table(index: Index, r: int, steps: int) -> list[list[float | None]]:
+    """Return the log-probs of the candidate answers of a rollout, one list a boundary."""
     column = index.batch.columns.get("candidate_logprobs_R")
     name = index.batch.ids[r]
     if column is None or not column.given(r):
@@ -234,25 +273,20 @@ def _margins(index: Index, r: int, steps: int) -> Floats:
             hint=f"Give one list a boundary (here {steps + 1}), gold first; or say direction='outcome'",
         )
     table = column.item(r)
-    if not isinstance(table, list) or len(table) != steps + 1 or not all(_is_row(row) for row in table):
+    if not isinstance(table, list) or len(table) != steps + 1 or not _are_rows(table):
         raise DataError(
             f"rollout {name!r} has candidate_logprobs of another form",
             code="ACC401",
             hint=f"Give {steps + 1} lists, one a boundary of its {steps} steps, gold first",
         )
-    return np.array([_margin(row) for row in table])
+    return table
 
 
-def _is_row(row: Any) -> bool:
-    return isinstance(row, list) and all(x is None or isinstance(x, int | float) for x in row)
-
-
-def _margin(row: list[float | None]) -> float:
-    if len(row) < 2 or any(x is None or not math.isfinite(x) for x in row):
-        return math.nan
-    gold, *others = (float(x) for x in row if x is not None)
-    top = max(others)
-    return gold - top - math.log(sum(math.exp(x - top) for x in others))
+def _are_rows(table: list[Any]) -> bool:
+    if not all(isinstance(row, list) for row in table):
+        return False
+    kinds = set(map(type, chain.from_iterable(table)))
+    return all(issubclass(kind, int | float | NoneType) for kind in kinds)
 
 
 def _shares(index: Index, segments: _Segments, sigma: Floats, eps_w: float) -> tuple[Floats, int]:
