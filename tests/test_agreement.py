@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.stats import kendalltau, spearmanr
 
 from accredit.agreement import Estimate, concordance, draw_weights, estimate, kendall, spearmans
+from tests.dear import dear
 
 
 @st.composite
@@ -21,6 +22,7 @@ def tied_pairs(draw):
     return draw(values), draw(values), group_S
 
 
+@dear
 @given(tied_pairs())
 def test_concordance_equals_the_loop_over_pairs(drawn):
     a, b, _ = drawn
@@ -35,6 +37,7 @@ def test_concordance_equals_the_loop_over_pairs(drawn):
     assert np.array_equal(np.array(expected, float).T, np.stack(concordance(a, b)))
 
 
+@dear
 @given(tied_pairs())
 def test_both_correlations_equal_scipy_with_ties(drawn):
     a, b, group_S = drawn
@@ -52,6 +55,7 @@ def _repeated(group_S, row):
     return np.concatenate([np.repeat(np.flatnonzero(group_S == g), int(n)) for g, n in enumerate(row)])
 
 
+@dear
 @given(tied_pairs(), st.integers(0, 99))
 def test_spearman_of_a_resample_is_that_of_the_repeated_rows(drawn, seed):
     a, b, group_S = drawn

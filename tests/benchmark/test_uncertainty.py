@@ -10,6 +10,7 @@ from scipy.stats import bootstrap
 
 from accredit.agreement import interval
 from accredit.benchmark.uncertainty import difference, holm
+from tests.dear import dear
 
 
 def test_bca_interval_is_near_scipys():
@@ -37,6 +38,7 @@ def test_equal_numbers_have_no_difference_whatever_their_rounding():
     assert (found.value, found.p) == (0.0, 1.0)
 
 
+@dear
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_holm_equals_the_definition(p):
     order = sorted(range(len(p)), key=lambda i: (p[i], str(i)))

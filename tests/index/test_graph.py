@@ -114,6 +114,7 @@ def test_clean_ends_make_all_terminal_rules_agree(rows: list[Record], discount: 
         np.testing.assert_allclose(values[0], other, atol=1e-12)
 
 
+@dear
 @given(walks(clean=True, deterministic=True), st.sampled_from([0.5, 0.95]))
 def test_on_deterministic_data_q_minus_v_is_the_one_step_difference(rows: list[Record], beta: float) -> None:
     graph = graph_of(rows)
@@ -202,6 +203,7 @@ def test_max_is_the_shortest_way_to_success() -> None:
     assert values == {"A": 0.25, "B": 0.25, "C": 0.5}
 
 
+@dear
 @given(walks(), st.sampled_from([0.5, 0.9]))
 def test_depth_goes_from_visit_means_to_the_closure(rows: list[Record], beta: float) -> None:
     graph = graph_of(rows)

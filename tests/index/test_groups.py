@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import accredit as ac
 from accredit.engine import missing_needs
 from accredit.index import GroupStats, first_seen
+from tests.dear import dear
 
 codes = st.lists(st.integers(-9, 9), max_size=30)
 far = st.lists(st.sampled_from([-(1 << 40), -1, 0, 7, 1 << 50]), max_size=30)
@@ -33,6 +34,7 @@ def grouped(draw):
     return draw(numbers), draw(ids), draw(counted)
 
 
+@dear
 @given(grouped())
 def test_statistics_are_those_of_the_counted_values_of_each_group(drawn):
     values, ids, counted = drawn

@@ -46,6 +46,7 @@ def test_token_rewards_sum_to_the_score(batch: Batch) -> None:
     np.testing.assert_allclose(sums[told], index.score_R[told], rtol=1e-12, atol=1e-9)
 
 
+@dear
 @given(ragged, st.sampled_from([1.0, 0.97, 0.5, 0.0]))
 def test_returns_by_steps_equal_a_scan_over_tokens(batch: Batch, gamma: float) -> None:
     index = Index(batch)

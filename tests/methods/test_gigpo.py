@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accredit as ac
+from tests.dear import dear
 
 PATHS = [
     ("r1", 1, "A go B l C x"),
@@ -162,6 +163,7 @@ def groups(draw: st.DrawFn) -> list[dict[str, Any]]:
     return found
 
 
+@dear
 @given(groups(), st.floats(0, 1), st.sampled_from([None, 0.8]))
 def test_equals_the_slow_loop(records: list[dict[str, Any]], gamma: float, similarity: float | None) -> None:
     """Seen failing with the discount one step off and with clusters shared between groups."""

@@ -35,6 +35,7 @@ def any_taught(records: list[Record]) -> bool:
     return any("logprobs_teacher" in step for record in records for step in record["steps"])
 
 
+@dear
 @given(taught(), st.sampled_from(["anchor", "group", "batch"]))
 def test_a_baseline_is_the_mean_of_the_taught_tokens_of_its_level(records, centre) -> None:
     """Seen failing with the untaught zeros in the mean."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import accredit as ac
 from accredit.methods import _price_votes, price
+from tests.dear import dear
 from tests.index.graph_worlds import Record, walks
 from tests.methods.test_gigpo import EXAMPLE, rollout
 
@@ -44,6 +45,7 @@ def test_card_example_gates() -> None:
     assert near([0, 0, 0]) == r3(hard, "gated")
 
 
+@dear
 @given(walks())
 def test_ungated_increments_telescope_to_the_outcome(rows: list[Record]) -> None:
     credit = ac.assign(rows, "price", gate="none")
@@ -56,6 +58,7 @@ def test_ungated_increments_telescope_to_the_outcome(rows: list[Record]) -> None
         assert total == pytest.approx(expected, abs=1e-9)
 
 
+@dear
 @given(walks())
 def test_own_outcome_moves_only_the_last_increment(rows: list[Record]) -> None:
     flipped = [{**rows[0], "reward": 1 - rows[0]["reward"]}, *rows[1:]]
@@ -64,6 +67,7 @@ def test_own_outcome_moves_only_the_last_increment(rows: list[Record]) -> None:
     np.testing.assert_allclose(a[:-1], b[:-1], atol=1e-12)
 
 
+@dear
 @given(walks())
 def test_soft_gate_shrinks_and_keeps_the_sign(rows: list[Record]) -> None:
     extras = ac.assign(rows, "price").extras

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import accredit as ac
 from accredit.errors import DataError, MissingSignal
+from tests.dear import dear
 
 Record = dict[str, Any]
 
@@ -239,6 +240,7 @@ def plain(records: list[Record], lam: float, most: int, signed: bool) -> list[li
     return found
 
 
+@dear
 @given(cases(), st.sampled_from([0.0, 1.0, 2.0]), st.integers(1, 4), st.booleans())
 def test_credit_is_that_of_plain_loops(records: list[Record], lam: float, most: int, signed: bool) -> None:
     """Seen failing with the last step allowed in a segment."""

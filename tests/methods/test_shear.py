@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 from scipy.stats import wasserstein_distance_nd
@@ -147,7 +147,7 @@ def groups(
 sizes = st.integers(1, 4).flatmap(lambda w: st.tuples(st.just(w), st.integers(1, w)))
 
 
-@settings(deadline=None)
+@dear
 @given(
     groups(),
     sizes,

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accredit as ac
+from tests.dear import dear
 
 Record = dict[str, Any]
 
@@ -68,6 +69,7 @@ def slow(records: list[Record], mask: float) -> list[list[float]]:
     return found
 
 
+@dear
 @given(rollouts(), st.sampled_from([0.9, 1.0]))
 def test_equals_the_slow_loop(records: list[Record], mask: float) -> None:
     """Seen failing with segments that end with their step, and with cuts of the rollout before."""

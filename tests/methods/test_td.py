@@ -8,6 +8,7 @@ from hypothesis import given
 
 import accredit as ac
 from accredit.errors import DataError, MissingSignal
+from tests.dear import dear
 from tests.strategies import records
 
 FIELDS = ("reward", "step.reward", "status", "terminated", "final_value", "value", "n_tokens")
@@ -33,6 +34,7 @@ def test_card_example():
     assert pytest.approx(0.5) == credit.steps.sum()
 
 
+@dear
 @given(complete)
 def test_credit_of_a_rollout_sums_to_its_return_minus_the_first_value(drawn):
     credit = ac.assign(drawn, "td", outcome_in_steps="no")
@@ -48,6 +50,7 @@ def test_credit_of_a_rollout_sums_to_its_return_minus_the_first_value(drawn):
         assert pytest.approx(expected, rel=1e-9, abs=1e-6) == steps.sum()
 
 
+@dear
 @given(complete)
 def test_td_is_gae_at_lambda_zero(drawn):
     kwargs = {"outcome_in_steps": "no", "gamma": 0.9}

@@ -82,6 +82,7 @@ def same(records: list[Record], want: list[list[float]], name: str, **params: An
 KINDS = st.sampled_from(["sqrt", "uniform", "none"])
 
 
+@dear
 @given(grown(), KINDS, st.sampled_from(["state", "adv"]))
 def test_treerl_equals_the_slow_loop(records: list[Record], reweight: str, mode: str) -> None:
     """Seen failing with unscored leaves in the divisor."""
@@ -152,6 +153,7 @@ def test_at2po_equals_the_slow_loop(records: list[Record], value: str, adv: str)
     same(records, slow.at2po(Slow(records), value, adv), "at2po", node_value=value, node_adv=adv)
 
 
+@dear
 @given(grown(), st.sampled_from(["population", "bernoulli"]))
 def test_treerpo_equals_the_slow_loop(records: list[Record], kind: str) -> None:
     """Seen failing without the rollouts that end where others go on."""

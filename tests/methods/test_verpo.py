@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import accredit as ac
 from accredit import losses
 from accredit.data import Column
+from tests.dear import dear
 from tests.methods.teacher_oracles import Record
 
 NAMES = ("student_logits", "teacher_none_logits", "teacher_pos_logits", "teacher_neg_logits")
@@ -127,6 +128,7 @@ def same(one: ac.Credit, two: ac.Credit, tolerance: float = 1e-9) -> None:
     np.testing.assert_allclose(one.tokens, two.tokens, atol=tolerance)
 
 
+@dear
 @given(groups(), forms, shifts)
 def test_logits_and_streamed_moments_agree(records, form, displacement) -> None:
     field = "fisher_moments_T" if form == "forward_kl" else "fisher_moments_reverse_T"
@@ -144,6 +146,7 @@ def test_moments_stored_in_float32_agree_to_their_digits() -> None:
     same(ac.assign(records, "verpo"), ac.assign(batch, "verpo"), 2e-4)
 
 
+@dear
 @given(groups())
 def test_moments_of_either_form_are_taken_by_name_only(records) -> None:
     """A probe's forward moments must not stand in for the reverse ones unasked."""
@@ -182,6 +185,7 @@ def test_the_residual_is_fisher_orthogonal_to_presence_and_the_benefit_is_0_in_t
     np.testing.assert_allclose((p.T * lift).sum(axis=0), 0, atol=1e-9)
 
 
+@dear
 @given(groups(), forms)
 def test_swapped_evidence_turns_accepted_tokens_into_rejected_ones(records, form) -> None:
     swapped = [

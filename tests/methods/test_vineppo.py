@@ -123,6 +123,7 @@ def test_credit_is_that_of_plain_loops(
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
+@dear
 @given(vines(), st.sampled_from([0, 1, 9]))
 def test_credit_sums_to_the_return_minus_the_first_value(records: list[Record], most: int) -> None:
     credit = ac.assign(records, "vineppo", outcome_in_steps="no", missing="fill", max_step=most)

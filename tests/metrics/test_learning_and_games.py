@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from accredit import metrics
 from accredit.benchmark.structure import game_structure
 from accredit.worlds.games import GAMES, make_game
+from tests.dear import dear
 
 
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(1, 5)), min_size=1, max_size=8), st.integers(1, 50))
@@ -45,6 +46,7 @@ def _worst(game, credit):
     )
 
 
+@dear
 @given(
     st.sampled_from(sorted(GAMES)),
     st.integers(3, 5),

@@ -19,6 +19,7 @@ from accredit.signals.joints import View, joint
 from accredit.signals.pairs import paired
 from accredit.signals.passages import passages_of
 from accredit.signals.request import CONTEXT, ProbeRequest, Span, Want
+from tests.dear import dear
 from tests.signals.toy import FIRST_BYTE, SIZE, Remembering, Toy, apart, batch, chat, record
 
 SYSTEM = ("system", "be brief.")
@@ -179,6 +180,7 @@ def test_one_that_is_alone_is_not_told_its_own_as_of_another():
 TEXTS = st.text("ab ve\nthaing<|>_imendstar.?1", max_size=20)
 
 
+@dear
 @given(st.data(), st.sampled_from(NAMES))
 def test_policy_ids_are_those_that_were_sampled_in_every_context(data, name):
     """Answers are ids that the tokenizer would never give for their text."""

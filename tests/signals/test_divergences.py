@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from accredit.data import Batch
 from accredit.errors import DataError, ParamError
 from accredit.signals import Context, Divergence, FakeBackend, FisherMoments, Passage, Segment, View, joint
+from tests.dear import dear
 from tests.signals.asking import VOCABULARY, distribution, rollouts
 
 S, T = (np.log(np.array([p], np.float32)) for p in ((0.7, 0.3), (0.4, 0.6)))
@@ -95,6 +96,7 @@ def _prefixed(ids):
 CONTEXTS = {"student": [], "none": [1], "pos": [2, 3], "neg": [4], "neg2": [5, 0]}
 
 
+@dear
 @given(rollouts(max_rollouts=2, max_steps=3), st.sampled_from(["forward", "reverse"]), st.booleans())
 def test_streamed_moments_are_those_of_plain_loops(records, form, two):
     fake, batch = FakeBackend(VOCABULARY), Batch.from_records(records)

@@ -12,6 +12,7 @@ from accredit.data import Batch
 from accredit.data.likeness import require_alike, unlike
 from accredit.errors import DataError
 from accredit.signals import FakeBackend, ProbeRequest, Span, alignment, checkup, drift
+from tests.dear import dear
 from tests.signals.asking import VOCABULARY, distribution, rollouts, said
 
 SHARP = FakeBackend(VOCABULARY, sharpness=6.0)
@@ -41,6 +42,7 @@ def test_a_recording_of_the_same_model_does_not_drift_and_is_aligned():
     assert () == found.findings()
 
 
+@dear
 @given(rollouts(), st.data())
 def test_drift_is_the_mean_and_the_largest_difference_of_each_rollout(records, data):
     far = []

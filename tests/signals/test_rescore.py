@@ -23,6 +23,7 @@ from accredit.signals import (
 )
 from accredit.signals.passages import passages_of
 from accredit.store.batches import load_parquet, save_batch
+from tests.dear import dear
 from tests.signals.asking import VOCABULARY, rollouts, said
 
 ALL = "logprob,entropy,gradnorm,hidden_at,hidden_before"
@@ -35,6 +36,7 @@ def _batch(*steps, **more):
 # -- numbers --------------------------------------------------------------------------------------
 
 
+@dear
 @given(rollouts(), st.sampled_from([1.0, 0.5, 2.0]), st.integers(1, 40))
 def test_every_token_gets_what_the_model_says_after_the_ids_that_stood_before_it(records, temperature, size):
     fake = FakeBackend(VOCABULARY, temperature=temperature)
@@ -49,6 +51,7 @@ def test_every_token_gets_what_the_model_says_after_the_ids_that_stood_before_it
             assert scored.column(name).valid is None
 
 
+@dear
 @given(rollouts())
 def test_top_k_of_the_whole_vocabulary_is_the_distribution(records):
     scored = ac.probe(Batch.from_records(records), FakeBackend(VOCABULARY), f"logprob,topk:{VOCABULARY}")
@@ -170,6 +173,7 @@ def _told(batch, passage):
     return Passage(passage.rollout, (Segment(np.array([6, 6])), *passage.segments))
 
 
+@dear
 @given(rollouts())
 def test_an_edited_context_changes_what_stands_before_and_never_the_response(records):
     batch = Batch.from_records(records)

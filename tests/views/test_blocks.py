@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from accredit.views.blocks import Block, pack, unpack
+from tests.dear import dear
 
 TYPES = st.sampled_from(["f4", "i4", "u2", "i1", "u1"])
 FLAT = TYPES.flatmap(
@@ -28,6 +29,7 @@ JSON = st.recursive(
 )
 
 
+@dear
 @given(
     st.dictionaries(NAMES.filter(lambda n: n != "arrays"), JSON, max_size=4),
     st.dictionaries(NAMES, FLAT, max_size=5),

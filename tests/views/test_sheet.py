@@ -16,6 +16,7 @@ from accredit.views.payload import Detail, group_block, index_arrays, method_hea
 from accredit.views.plain import visible
 from accredit.views.sheet import sheet_of
 from accredit.views.write import _head, _Writer
+from tests.dear import dear
 from tests.strategies import batches
 from tests.views.made import made, value_result
 
@@ -30,6 +31,7 @@ def numbered(batch: Batch, seed: int) -> Credit:
     )
 
 
+@dear
 @given(batches(), st.integers(0, 3), st.sampled_from(["full", "preview"]))
 def test_every_batch_can_be_packed_and_every_step_is_there_once(batch, seed, text):
     sheet = sheet_of(numbered(batch, seed))
@@ -56,6 +58,7 @@ def _said(batch: Batch, name: str, step: int) -> str | None:
     return visible(str(item).lower() if isinstance(item, bool) else str(item))
 
 
+@dear
 @given(batches(), st.data())
 def test_groups_stand_side_by_side_in_order_of_appearance(batch, data):
     shuffled = batch.take(data.draw(st.permutations(range(len(batch)))))
@@ -68,6 +71,7 @@ def test_groups_stand_side_by_side_in_order_of_appearance(batch, data):
     assert [codes.count(g) for g in appearance] == np.diff(sheet.first_G1).tolist()
 
 
+@dear
 @given(batches(), st.integers(0, 3))
 def test_every_batch_has_a_notebook_view_without_script(batch, seed):
     page = notebook_html(numbered(batch, seed))
@@ -75,6 +79,7 @@ def test_every_batch_has_a_notebook_view_without_script(batch, seed):
     assert "<script" not in page
 
 
+@dear
 @given(batches(min_rollouts=3, min_steps=1), st.data())
 def test_a_part_of_a_sheet_shows_the_same_numbers(batch, data):
     sheet = sheet_of(numbered(batch, 0))

@@ -17,6 +17,7 @@ from accredit.worlds import World
 from accredit.worlds.acting import UniformActor
 from accredit.worlds.shops import changed, digest, opened, shop_task
 from accredit.worlds.toolshop import ToolShop
+from tests.dear import dear
 from tests.worlds.promises import (
     agrees_with_its_record,
     continued,
@@ -34,6 +35,7 @@ def played(world: ToolShop, calls: tuple[str, ...]) -> float:
     return sum(world.step(call)[1] for call in calls)
 
 
+@dear
 @given(st.integers(0, 10_000), st.integers(1, 3))
 def test_the_solution_of_every_task_is_possible_and_pays(seed: int, wishes: int) -> None:
     world = ToolShop(seed, wishes=wishes)
