@@ -21,6 +21,7 @@ from accredit.methods._transport import (
     sinkhorn,
     wasserstein,
 )
+from tests.dear import dear
 
 
 def clouds(rows: st.SearchStrategy[int], d: int = 2) -> st.SearchStrategy[np.ndarray]:
@@ -32,7 +33,7 @@ def clouds(rows: st.SearchStrategy[int], d: int = 2) -> st.SearchStrategy[np.nda
 some = clouds(st.integers(1, 9))
 
 
-@settings(deadline=None)
+@dear
 @given(some, some)
 def test_exact_distance_is_scipy_s(x: np.ndarray, y: np.ndarray) -> None:
     wanted = wasserstein_distance_nd(x, y)
@@ -87,7 +88,7 @@ def test_the_dual_bound_is_tight_and_gives_up_where_costs_are_too_far_apart() ->
     assert 0.0 <= dual_bound(far) <= wasserstein(far)
 
 
-@settings(deadline=None)
+@dear
 @given(some, some)
 def test_sinkhorn_is_at_least_exact(x: np.ndarray, y: np.ndarray) -> None:
     cost = distances(x, y)
@@ -109,7 +110,7 @@ def spanned(rows: np.ndarray, window: int, stride: int) -> Cloud:
     return Cloud(rows, first, np.minimum(first + window, len(rows)))
 
 
-@settings(deadline=None)
+@dear
 @given(
     st.lists(clouds(st.integers(4, 12)), min_size=1, max_size=3),
     st.lists(clouds(st.integers(4, 12)), min_size=1, max_size=3),
