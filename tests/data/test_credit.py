@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 import accredit as ac
 from accredit.battery import Subject
+from accredit.data import Parts
+from accredit.methods import _registry
 from tests.methods.test_battery import ALL
 
 RECORDS = [
@@ -74,3 +77,23 @@ def test_credit_has_no_negative_zero():
 
 def test_the_parameters_of_a_credit_are_json():
     assert json.dumps(dict(ac.assign(RECORDS, "grpo").params))
+
+
+@dataclass(frozen=True, slots=True)
+class NoParams:
+    """Nothing to set."""
+
+
+def test_a_method_that_gives_a_table_says_so_where_steps_are_asked_for(monkeypatch):
+    """Both ended in numpy's own errors about shapes and bounds."""
+    monkeypatch.setattr(_registry, "_METHODS", dict(_registry._METHODS))
+
+    @ac.method("shares", title="of players", params=NoParams, needs={"reward"}, yields="table")
+    def shares(index, params):
+        return Parts(np.zeros(0), table={"player": ["a"], "share": [1.0]})
+
+    credit = pickle.loads(pickle.dumps(ac.assign(RECORDS, "shares")))
+    assert {"player": ["a"], "share": [1.0]} == credit.table
+    for ask in (lambda: credit.tokens, lambda: credit.explain("a", 0)):
+        with pytest.raises(ac.AccreditError, match=r"ACC833.*'shares' gives a table.*credit\.table"):
+            ask()

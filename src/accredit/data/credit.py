@@ -80,7 +80,9 @@ class Credit:
         self._again = again
 
     def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__ | {"tokens": self.tokens, "_spread": None}
+        state = self.__dict__ | {"_spread": None}
+        if self.card.yields != "table":
+            state["tokens"] = self.tokens
         state.pop("_explainer", None)
         state["result"] = dataclasses.replace(self.result, explain=None)
         for name in ("params", "parts", "extras"):
@@ -92,7 +94,9 @@ class Credit:
         self.__dict__ |= state
         self.params = MappingProxyType(self.params)
         self.parts, self.extras = _locked_all(self.parts), _locked_all(self.extras)
-        self.steps, self.tokens = _locked(self.steps), _locked(state["tokens"])
+        self.steps = _locked(self.steps)
+        if "tokens" in state:
+            self.tokens = _locked(state["tokens"])
 
     @property
     def method(self) -> str:
@@ -106,7 +110,12 @@ class Credit:
 
     @cached_property
     def tokens(self) -> Floats:
-        """Advantage of each policy token, float64 ``[T]``; 0 where a token is not trained."""
+        """Advantage of each policy token, float64 ``[T]``; 0 where a token is not trained.
+
+        Raises:
+            DataError: if the method gives a table instead.
+        """
+        self._refuse_table()
         assert self._spread is not None  # an unpickled credit brings its tokens
         return _locked(self._spread())
 
@@ -148,8 +157,9 @@ class Credit:
             step: 0-based step.
 
         Raises:
-            DataError: if there is no such rollout or step.
+            DataError: if there is no such rollout or step, or the method gives a table instead.
         """
+        self._refuse_table()
         r = self.batch.position(rollout)
         steps = self.batch.steps_of(r)
         if isinstance(step, bool) or not isinstance(step, int | np.integer):
@@ -159,6 +169,14 @@ class Credit:
         if self._explainer is None:
             return Explanation(self.method, rollout, step, float(self.steps[steps[step]]), ())
         return self._explainer(steps[step])
+
+    def _refuse_table(self) -> None:
+        if self.card.yields == "table":
+            raise DataError(
+                f"method {self.method!r} gives a table, not a credit of steps",
+                code="ACC833",
+                hint="Read `credit.table`",
+            )
 
     @cached_property
     def _explainer(self) -> Explainer | None:
