@@ -168,10 +168,23 @@ def test_what_is_missing_is_named() -> None:
         ac.assign(full_tree(RETURNS), "c3", variant="value_only")
     with pytest.raises(MissingSignal, match="continuations"):
         ac.assign(full_tree(RETURNS), "c3-bucket")
-    odd = bucket(RETURNS)
-    odd["steps"][0]["continuations"] = [1.0]
-    with pytest.raises(DataError, match="list of objects"):
-        ac.assign([odd], "c3-bucket")
+
+
+@pytest.mark.parametrize("odd", [[{"reward": "1"}], [{"reward": True}], [float("nan")], [10**400], "1", 3])
+def test_continuations_that_are_none_are_refused_with_their_place(odd: object) -> None:
+    """Words were read as numbers, NaN was told at the end and by nobody's name."""
+    record = bucket(RETURNS)
+    record["steps"][1]["continuations"] = odd
+    with pytest.raises(DataError, match=r"ACC110.*rollout 'h' step 1"):
+        ac.assign([record], "c3-bucket")
+
+
+def test_continuations_may_be_plain_numbers_as_elsewhere() -> None:
+    plain = bucket(RETURNS)
+    for step, row in zip(plain["steps"], RETURNS, strict=True):
+        step["continuations"] = list(row)
+    want = ac.assign([bucket(RETURNS)], "c3-bucket").steps
+    np.testing.assert_array_equal(want, ac.assign([plain], "c3-bucket").steps)
 
 
 def test_without_the_fixed_history_contexts_of_a_depth_are_mixed() -> None:

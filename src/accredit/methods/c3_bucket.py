@@ -6,15 +6,15 @@ Source: arXiv 2603.06859; EIT-EAST-Lab/C3 @ 628185b ``c3/analysis/metrics.py``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from accredit.data import Explanation, Parts
-from accredit.errors import DataError
 from accredit.index import Index
+from accredit.index.samples import outcomes_of
 from accredit.methods._contrasts import Contrast, ContrastParams, Tried
 from accredit.methods._params import choice
 from accredit.methods._registry import method
@@ -59,7 +59,7 @@ def c3_bucket(index: Index, params: Params) -> Parts:
 
     Raises:
         MissingSignal: for ``value_*`` without `action_value`.
-        DataError: if `continuations` is no list of objects with a `reward`.
+        DataError: if `continuations` is no list of rewards, or of objects with a `reward`.
 
     Source: ``c3/analysis/metrics.py`` ``_credit_from_barR``.
 
@@ -74,7 +74,8 @@ def c3_bucket(index: Index, params: Params) -> Parts:
     """
     column = index.batch.column("continuations_S")
     there = column.mask(index.batch.n_steps)
-    told = [_rewards(v) if ok else [] for v, ok in zip(column.decoded(), there, strict=True)]
+    listed = column.decoded().tolist()
+    told = [_rewards(listed[s], index.where(s)) if there[s] else () for s in range(there.size)]
     counts = np.array([len(r) for r in told], np.float64)
     mean = np.array([sum(r) / len(r) if r else 0.0 for r in told], np.float64)
     kept = ~index.has_status("rejected")[index.rollout_S]
@@ -95,11 +96,8 @@ def c3_bucket(index: Index, params: Params) -> Parts:
     )
 
 
-def _rewards(continuations: Iterable[Mapping[str, Any]]) -> list[float]:
-    try:
-        return [float(one.get("reward") or 0.0) for one in continuations]
-    except (AttributeError, TypeError, ValueError):
-        raise DataError(
-            f"continuations must be a list of objects with a `reward`, got {continuations!r:.80}",
-            hint='For example [{"reward": 1.0}, {"reward": null, "truncated": true}]',
-        ) from None
+def _rewards(listed: Any, where: str) -> tuple[float, ...]:
+    if not isinstance(listed, list):
+        return outcomes_of(listed, where=where)
+    lacks = [isinstance(one, Mapping) and one.get("reward") is None for one in listed]
+    return outcomes_of([0.0 if lack else one for one, lack in zip(listed, lacks, strict=True)], where=where)

@@ -238,7 +238,8 @@ class _Vine:
         pooled = {n: [x for one in kinds for x in one] for n, kinds in lists.items()}
         if self.params.include_main:
             self._add_main(place_S, pooled)
-        return [tuple(pooled.get(n, ())) for n in place_S.tolist()]
+        used = {n: tuple(outcomes) for n, outcomes in pooled.items()}
+        return [used.get(n, ()) for n in place_S.tolist()]
 
     def _add_main(self, place_S: Ints, pooled: dict[int, list[float]]) -> None:
         """Add what each rollout got from a state on, where continuations were sampled too."""
@@ -250,14 +251,10 @@ class _Vine:
                 pooled[int(place_S[s])].append(float(paid[s]))
 
     def _own(self) -> list[tuple[float, ...]]:
-        index, column = self.index, self.index.batch.column("continuations_S")
-        lists: Sequence[object] = column.decoded().tolist()
-        found = []
-        for s, listed in enumerate(lists):
-            there = bool(self._listed_S[s]) and bool(self._asked_S[s])
-            r, t = int(index.rollout_S[s]), int(index.position_S[s])
-            where = f"rollout {index.batch.ids[r]!r} step {t}"
-            found.append(outcomes_of(listed if there else None, self.params.unfinished_reward, where))
+        lists: Sequence[object] = self.index.batch.column("continuations_S").decoded().tolist()
+        found: list[tuple[float, ...]] = [()] * len(lists)
+        for s in np.flatnonzero(self._listed_S & self._asked_S).tolist():
+            found[s] = outcomes_of(lists[s], self.params.unfinished_reward, self.index.where(s))
         return found
 
 
