@@ -255,3 +255,11 @@ def test_gmpo_gradient_is_the_difference_quotient(rows, advantage) -> None:
 def test_slips_are_named(call, words) -> None:
     with pytest.raises(ac.AccreditError, match=words):
         call()
+
+
+@pytest.mark.parametrize("d", [-40.0, -21.0, -19.0, -0.5, 0.0, 3.0])
+def test_the_slope_of_k3_is_that_of_its_values_beyond_the_largest_ratio_too(d: float) -> None:
+    none, one = np.zeros(1), np.ones(1)
+    found = losses.kl_estimate(np.array([d]), none, one, estimator="k3")
+    up, down = (losses.kl_estimate(np.array([d + h]), none, one, estimator="k3").value for h in (1e-3, -1e-3))
+    assert found.grad_T[0] == pytest.approx((up - down) / 2e-3, rel=1e-5, abs=1e-3)

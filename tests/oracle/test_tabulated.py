@@ -148,3 +148,15 @@ def test_what_belongs_to_continuations_is_refused_beside_exact_truth(asked: dict
     batch = sample(task, groups=1, group_size=2, success_rate=0.5).batch
     with pytest.raises(ParamError, match="belong to continuations"):
         truth(batch, lambda group: Sure(task), TableActor(task, make_policy(task, 0.3)), **asked)
+
+
+def test_what_a_policy_remembers_keeps_equal_states_apart() -> None:
+    """Shared continuations would be those of another past."""
+    task = rooms()
+    policy = make_policy(task, 0.3)
+    batch = sample(task, policy=policy, groups=1, group_size=8, seed=5).batch
+    bought = [
+        truth(batch, lambda group: Sure(task), TableActor(task, policy), memory=m, continuations=2).spent
+        for m in (0, 1)
+    ]
+    assert bought[0]["continuations"] < bought[1]["continuations"]

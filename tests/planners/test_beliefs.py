@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,8 @@ def test_candidates_are_at_most_sixteen_spread_from_first_to_last(n: int) -> Non
     assert len(found) == min(n, 16)
     assert set(found[:1]) <= {1}
     assert set(found[-1:]) <= {n}
+    if n > 16:
+        assert found == [math.floor(Fraction(i * (n - 1), 15) + Fraction(3, 2)) for i in range(16)]
 
 
 def test_choices_at_the_edges() -> None:
