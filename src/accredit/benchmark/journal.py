@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +62,8 @@ class Cell:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as one flat JSON-ready object."""
-        rest = asdict(self)
-        return {**rest.pop("place"), **rest}
+        own = {f.name: getattr(self, f.name) for f in fields(self)}  # `asdict` would copy every number
+        return {**asdict(own.pop("place")), **own}
 
 
 class Journal:
