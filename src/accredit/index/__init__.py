@@ -2,7 +2,7 @@
 
 from accredit.index.core import Index, OutcomeInSteps, first_seen
 from accredit.index.explaining import group_members, rollout_term, visit_term
-from accredit.index.fork_links import fork_parents, owner_S, root_R, tree_R
+from accredit.index.fork_links import fork_parents, fork_step_R, owner_S, root_R, tree_R
 from accredit.index.forks import Forks
 from accredit.index.graph import StateGraph
 from accredit.index.groups import GroupStats, flat_groups
@@ -33,6 +33,7 @@ __all__ = [
     "first_seen",
     "flat_groups",
     "fork_parents",
+    "fork_step_R",
     "group_members",
     "has_score_R",
     "key_column",

@@ -11,7 +11,7 @@ from accredit.errors import DataError
 from accredit.index.core import Index, first_seen
 from accredit.typing import BoolArray, Ints
 
-__all__ = ["Roots", "fork_parents", "owner_S", "root_R", "tree_R"]
+__all__ = ["Roots", "fork_parents", "fork_step_R", "owner_S", "root_R", "tree_R"]
 
 Roots: TypeAlias = Literal["group", "links"]
 _NONE = -1
@@ -35,8 +35,7 @@ def owner_S(index: Index) -> Ints:
     owner = np.arange(index.batch.n_steps)
     if not forked.size:
         return owner
-    fork_R = np.zeros(parent_R.size, np.int64)
-    fork_R[forked] = index.batch.column("fork_step_R").values[forked]
+    fork_R = fork_step_R(index, parent_R)
     _refuse_odd_forks(index, parent_R, fork_R, forked)
     copied = (parent_R[index.rollout_S] >= 0) & (index.position_S < fork_R[index.rollout_S])
     start = index.batch.step_start_R1
@@ -75,6 +74,19 @@ def fork_parents(index: Index) -> Ints:
             )
         found[r] = above
     return found
+
+
+def fork_step_R(index: Index, parent_R: Ints) -> Ints:
+    """Return the first step of its own of each fork ``[R]``; -1 where it is no fork.
+
+    Args:
+        index: of the batch.
+        parent_R: of `fork_parents`.
+    """
+    column = index.batch.columns.get("fork_step_R")
+    if column is None:
+        return np.full(parent_R.size, _NONE, np.int64)
+    return np.where(parent_R >= 0, column.values, _NONE).astype(np.int64)
 
 
 def tree_R(index: Index, roots: Roots = "links") -> Ints:

@@ -94,5 +94,5 @@ def _checked(weights_R: Floats, advantages_R: Floats, groups_R: Ints) -> tuple[F
             hint="Give one number a rollout in each",
         )
     if not (np.isfinite(weights).all() and np.isfinite(advantages).all()):
-        raise DataError("a weight or an advantage is not finite")
+        raise DataError("a weight or an advantage is not finite", hint="Bound the log-ratios before exp")
     return weights, advantages, groups

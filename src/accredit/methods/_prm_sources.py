@@ -131,7 +131,11 @@ def scores(index: Index) -> Signal:
     if batch.has("prm_logits_S"):
         column = batch.column("prm_logits_S")
         if column.values.ndim != 2 or column.values.shape[1] != 2:
-            raise DataError("prm_logits must be two numbers a step: [bad, good]", code="ACC110")
+            raise DataError(
+                "prm_logits must be two numbers a step",
+                code="ACC110",
+                hint="Give [logit of bad, logit of good]; null where a step has none",
+            )
         gap = column.values[:, 1] - column.values[:, 0]
         there = column.mask(batch.n_steps) & np.isfinite(gap)
         return Signal(np.where(there, 0.5 + 0.5 * np.tanh(np.where(there, gap, 0.0) / 2), 0.0), there)
@@ -152,7 +156,8 @@ def scores(index: Index) -> Signal:
 def _numbers(index: Index, name: str) -> Signal:
     column = index.batch.column(name)
     if column.values.dtype.kind not in "fiu" or column.values.ndim != 1 or column.words is not None:
-        raise DataError(f"{name[:-2]} must be one number a step", code="ACC110")
+        hint = "Give a number; null where a step has none"
+        raise DataError(f"{name[:-2]} must be one number a step", code="ACC110", hint=hint)
     values = np.asarray(column.values, np.float64)
     there = column.mask(index.batch.n_steps) & np.isfinite(values)
     return Signal(np.where(there, values, 0.0), there)

@@ -48,7 +48,7 @@ def proximal_entropy(
         raise ParamError(f"W must be at least 1 and temperature above 0, got {W!r} and {temperature!r}")
     x = np.asarray(H, np.float64)
     if x.ndim != 1 or not np.isfinite(x).all():
-        raise DataError("entropies must be one row of finite numbers")
+        raise DataError("entropies must be one row of finite numbers", hint="Give one a token, nats")
     half = int(W) // 2
     if not x.size or not half:
         return np.ones(x.size)

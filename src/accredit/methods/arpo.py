@@ -13,7 +13,16 @@ import numpy as np
 
 from accredit.data import Explanation, Finding, Parts, Term
 from accredit.data.parts import Explainer
-from accredit.index import GroupStats, Index, fork_parents, group_members, owner_S, rollout_term, segment_sum
+from accredit.index import (
+    GroupStats,
+    Index,
+    fork_parents,
+    fork_step_R,
+    group_members,
+    owner_S,
+    rollout_term,
+    segment_sum,
+)
 from accredit.methods import grpo
 from accredit.methods._params import bounded, choice, flag, truncated_choice
 from accredit.methods._registry import method
@@ -131,10 +140,9 @@ def arpo(index: Index, params: Params) -> Parts:
 
 def _again(index: Index) -> BoolArray:
     """Return the branches without a step of their own ``[R]``."""
-    forked = fork_parents(index) >= 0
-    if not forked.any():
-        return forked
-    return forked & (np.where(forked, index.batch.column("fork_step_R").values, 0) >= index.steps_R)
+    parent = fork_parents(index)
+    found: BoolArray = (parent >= 0) & (fork_step_R(index, parent) >= index.steps_R)
+    return found
 
 
 def _over_copies(values_S: Floats, owner: Ints) -> Floats:

@@ -133,7 +133,10 @@ def _group(index: Index, hidden: Array, own: Ints, won: BoolArray, params: Param
     points = [np.asarray(hidden[starts[r] : starts[r + 1]], np.float64) for r in own.tolist()]
     for r, rows in zip(own.tolist(), points, strict=True):
         if not np.isfinite(rows).all():
-            raise DataError(f"rollout {index.batch.ids[r]!r} has hidden states that are not finite")
+            raise DataError(
+                f"rollout {index.batch.ids[r]!r} has hidden states that are not finite",
+                hint="Rescore it with a wider dtype, or leave it out",
+            )
     size = sum(len(rows) for rows in points)
     scale = sum(float(np.linalg.norm(rows, axis=1).sum()) for rows in points) / size
     if scale == 0:

@@ -27,6 +27,7 @@ State: TypeAlias = tuple[str, str]  # key, and what is seen: the policy reads th
 Node: TypeAlias = tuple[State, tuple[str, ...]]  # and the last actions that the policy remembers
 Moves: TypeAlias = dict[State, dict[str, tuple[State, float, bool]]]
 _LARGEST_RESIDUAL = 1e-12
+_OTHER = "Give the world in which the rollout was played: the same game and its state's key"
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +98,13 @@ class Table:
         at, taken = np.zeros(len(actions), np.int64), np.zeros(len(actions), np.int64)
         for t, (action, key) in enumerate(zip(actions, keys, strict=True)):
             if key is not None and key != state[0]:
-                raise DataError(f"step {t}: the world is in {state[0][:80]!r}, recorded was {key[:80]!r}")
+                raise DataError(
+                    f"step {t}: the world is in {state[0][:80]!r}, recorded was {key[:80]!r}", hint=_OTHER
+                )
             if action not in self.moves.get(state, {}):
-                raise DataError(f"step {t}: {action[:80]!r} is not possible in {state[0][:80]!r}")
+                raise DataError(
+                    f"step {t}: {action[:80]!r} is not possible in {state[0][:80]!r}", hint=_OTHER
+                )
             at[t], taken[t] = self.nodes[state, past], self.task.actions.index(action)
             past = _remembered((*past, action), self.memory)
             state = self.moves[state][action][0]
@@ -316,16 +321,15 @@ def table_truth(batch: Batch, tables: Mapping[str, Table]) -> StepTruth:
 def _rollout_truth(batch: Batch, r: int, tables: Mapping[str, Table]) -> tuple[Floats, ...]:
     group = str(batch.group_names[int(batch.group_R[r])])
     if group not in tables:
-        raise DataError(f"group {group!r} has no table")
+        raise DataError(f"group {group!r} has no table", hint="Give the world of every group")
     table = tables[group]
     actions, states = batch.column("action_S"), batch.columns.get("state_S")
     steps = batch.steps_of(r)
-    known = states.mask(batch.n_steps) if states is not None else np.zeros(batch.n_steps, bool)
-    keys = [str(states.item(s)) if states is not None and known[s] else None for s in steps]
+    keys = [str(states.item(s)) if states is not None and states.given(s) else None for s in steps]
     try:
         at, taken = table.walk([str(actions.item(s)) for s in steps], keys)
     except DataError as error:
-        raise DataError(f"rollout {batch.ids[r]!r} {error.args[0]}") from None
+        raise DataError(f"rollout {batch.ids[r]!r} {error.message}", hint=error.hint) from None
     t = np.arange(len(steps))
     tables_ = table.tables
     by_key = table.key_advantages[at, taken]

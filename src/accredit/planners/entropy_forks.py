@@ -15,7 +15,7 @@ import numpy as np
 from accredit.data import Batch
 from accredit.data.chance import unit
 from accredit.errors import ParamError
-from accredit.index import Forks, Index
+from accredit.index import Forks, Index, fork_parents, fork_step_R
 from accredit.planners.asking import Answer, Place, Request
 from accredit.planners.growing import Grower, Rule
 from accredit.typing import Floats, Ints
@@ -208,7 +208,7 @@ def entropy_forks(
         t, batch = turn + 1, index.batch
         rise = entropy(index)
         streak = streaks(index)
-        fresh = _fork_step(index) == t
+        fresh = fork_step_R(index, fork_parents(index)) == t
         free = total - np.bincount(index.group_R, minlength=index.n_groups)
         found = []
         for r in np.flatnonzero((index.steps_R > t) & ~fresh).tolist():
@@ -240,13 +240,6 @@ def streaks(index: Index) -> Ints:
         steps = index.batch.step_start_R1[:-1][index.steps_R > t] + t
         found[steps] = np.where(forked[steps - 1], found[steps - 1] + 1, 0)
     return found
-
-
-def _fork_step(index: Index) -> Ints:
-    column = index.batch.columns.get("fork_step_R")
-    if column is None:
-        return np.full(len(index.batch), -1)
-    return np.where(column.mask(len(index.batch)), column.values, -1).astype(np.int64)
 
 
 class EntropyForks:

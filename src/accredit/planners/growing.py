@@ -11,7 +11,7 @@ import numpy as np
 
 from accredit.data import Batch
 from accredit.errors import ParamError
-from accredit.index import Forks, Index, fork_parents, owner_S, root_R, step_entropy
+from accredit.index import Forks, Index, fork_parents, fork_step_R, owner_S, root_R, step_entropy
 from accredit.planners.asking import Answer, Place, Request
 from accredit.planners.branching import with_branches
 from accredit.planners.truth import places_of
@@ -193,9 +193,8 @@ def _own(index: Index) -> BoolArray:
 
 
 def _begins_a_branch(index: Index) -> BoolArray:
-    parent = fork_parents(index)
-    first = _fork_step(index, parent)
-    found: BoolArray = (parent[index.rollout_S] >= 0) & (index.position_S == first[index.rollout_S])
+    first = fork_step_R(index, fork_parents(index))
+    found: BoolArray = index.position_S == first[index.rollout_S]
     return found
 
 
@@ -203,18 +202,11 @@ def _forked(index: Index) -> BoolArray:
     """Return the steps before which some branch left."""
     parent = fork_parents(index)
     branch = np.flatnonzero(parent >= 0)
-    at = index.batch.step_start_R1[parent[branch]] + _fork_step(index, parent)[branch]
+    at = index.batch.step_start_R1[parent[branch]] + fork_step_R(index, parent)[branch]
     at = at[at < index.batch.step_start_R1[parent[branch] + 1]]
     found = np.zeros(index.batch.n_steps, bool)
     found[owner_S(index)[at]] = True
     return found
-
-
-def _fork_step(index: Index, parent: Ints) -> Ints:
-    column = index.batch.columns.get("fork_step_R")
-    if column is None:
-        return np.zeros(parent.size, np.int64)
-    return np.where(parent >= 0, column.values, 0).astype(np.int64)
 
 
 def _after(index: Index, stop: tuple[str, ...]) -> BoolArray:

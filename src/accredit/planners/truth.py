@@ -55,7 +55,11 @@ def places_of(batch: Batch, steps: Sequence[int] | Ints, *, markov: bool) -> lis
     rollout_S = np.repeat(np.arange(len(batch)), np.diff(batch.step_start_R1))
     action, state = batch.columns.get("action_S"), batch.columns.get("state_S")
     if action is None or not action.mask(batch.n_steps).all():
-        raise DataError("some step has no action, so that its rollout cannot be played again", code="ACC401")
+        raise DataError(
+            "some step has no action, so that its rollout cannot be played again",
+            code="ACC401",
+            hint="Give `action` in every step",
+        )
     if markov and (state is None or not state.mask(batch.n_steps).all()):
         raise DataError("some step has no state", code="ACC401", hint="Without states: markov=False")
     words = action.decoded()
