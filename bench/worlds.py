@@ -1,6 +1,7 @@
 """`python -m bench.worlds`: what a step, a snapshot and a restore of each world cost, as a table in Markdown.
 
-Needs the extra `worlds` and bubblewrap.
+Needs the extras `worlds` and `worlds-more`, Java and bubblewrap.
+`python -m bench.worlds NAME…` makes only the rows whose names begin like one of these.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ from accredit.worlds import TabularWorld, make
 from accredit.worlds.babyai import BabyAIWorld
 from accredit.worlds.forked import Fork
 from accredit.worlds.gym import GymWorld
+from accredit.worlds.household import HouseholdWorld
+from accredit.worlds.households import house
 from accredit.worlds.reasoning import ReasoningWorld
 from accredit.worlds.repair import RepairWorld
 from accredit.worlds.sandbox import Sandbox
+from accredit.worlds.science import ScienceWorld
 from accredit.worlds.search import SearchWorld
 from accredit.worlds.textworld import TextWorldGame, game_file
 from accredit.worlds.toolshop import ToolShop
 
 BABYAI = "turn left", "go forward"
+SCIENCE = "open door to hallway", "go to hallway", "wait1"
 
 
 def game(*, copies: bool) -> TextWorldGame:
@@ -46,6 +51,9 @@ ROWS: tuple[tuple[str, str, Callable[[], Any], tuple[str, ...], int], ...] = (
     ('`repair`, `snapshots="copy"`', "copy", partial(RepairWorld, 5, snapshots="copy"), ("run tests",), 20),
     ("`babyai`", "deep copy", partial(BabyAIWorld, 1), BABYAI, 200),
     ("`reasoning`", "the answer", partial(ReasoningWorld, 1), (), 200),
+    ("`household`", "planner's number", partial(HouseholdWorld, 1), house(1, size=4).solution[:3], 100),
+    ("`household`, 16 receptacles", "planner's number", partial(HouseholdWorld, 1, size=16), (), 50),
+    ("`scienceworld:boil`", "transcript", partial(ScienceWorld, "boil", 1), SCIENCE, 20),
     (
         "`Fork` of `babyai`",
         "forked process",
@@ -97,9 +105,13 @@ def row(name: str, kind: str, make_one: Callable[[], Any], actions: tuple[str, .
 if __name__ == "__main__":
     print("| world | snapshot | exact? | deterministic? | step, ms | snapshot, ms | restore, ms | n |")
     print("|---|---|---|---|---|---|---|---|")
+    wanted = tuple(f"`{name}" for name in sys.argv[1:]) or ("",)
     for given in ROWS:
-        print(row(*given))
-        sys.stdout.flush()
+        if given[0].startswith(wanted):
+            print(row(*given))
+            sys.stdout.flush()
+    if sys.argv[1:]:
+        sys.exit()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         run = milliseconds(partial(Sandbox().run, "pass", Path(folder)), 30)

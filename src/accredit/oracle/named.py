@@ -18,6 +18,7 @@ from accredit.signals.commands import CommandActor
 from accredit.worlds import FAMILIES, TabularWorld, World, make, make_policy
 from accredit.worlds.acting import Actor, TableActor, UniformActor
 from accredit.worlds.gym import GymWorld
+from accredit.worlds.science import ScienceWorld
 from accredit.worlds.textworld import HORIZON, TextWorldGame, game_file
 
 __all__ = ["PLAYED", "actor_named", "check_endpoint", "world_named"]
@@ -26,6 +27,7 @@ _CHAT = "chat:"
 MakeWorld = Callable[[str], World]
 PLAYED: Mapping[str, str] = {  # worlds of a seed: module of `accredit.worlds`, and its class
     "babyai": "BabyAIWorld",
+    "household": "HouseholdWorld",
     "reasoning": "ReasoningWorld",
     "repair": "RepairWorld",
     "search": "SearchWorld",
@@ -40,8 +42,9 @@ def world_named(name: str, batch: Batch, *, horizon: int | None = None) -> MakeW
         name: ``textworld`` (games are made again from each rollout's ``metadata.tw_make``);
             ``FAMILY:SEED`` of the worlds with tables (``rooms:1``) and of `PLAYED` ones (``toolshop:3``;
             without the seed, it is the number that a group's name ends in);
-            ``gym:ID`` of Gymnasium (``gym:Taxi-v4``); or ``package.module:function`` of your own, which
-            gets a group and returns a World.
+            ``gym:ID`` of Gymnasium (``gym:Taxi-v4``); ``scienceworld:TASK:VARIATION``
+            (``scienceworld:boil:3``; without the variation, it is that number too); or
+            ``package.module:function`` of your own, which gets a group and returns a World.
         batch: the rollouts.
         horizon: steps of an episode, where the world lets one choose.
 
@@ -59,9 +62,13 @@ def world_named(name: str, batch: Batch, *, horizon: int | None = None) -> MakeW
         return _played(head, tail, horizon)
     if head == "gym" and tail:
         return _gymnasium(tail, horizon)
+    if head == "scienceworld" and re.fullmatch(r"[a-z0-9-]+(:[0-9]{1,9})?", tail):
+        return _science(*tail.partition(":")[::2], horizon)
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
         return _own(head, tail)
-    raise ParamError(f"no world {name!r}", hint=suggest(name, ["textworld", *PLAYED, *FAMILIES]))
+    raise ParamError(
+        f"no world {name!r}", hint=suggest(name, ["textworld", "scienceworld:boil", *PLAYED, *FAMILIES])
+    )
 
 
 def actor_named(
@@ -158,13 +165,23 @@ def _played(name: str, seed: str, horizon: int | None) -> MakeWorld:
         raise ParamError(f"{name} has no horizon to choose")
 
     def make_one(group: str) -> World:
-        own = re.search(r"[0-9]{1,9}$", group)
-        if not seed and own is None:
-            raise DataError(f"group {group!r} does not end in a seed", hint=f"Say the seed: {name}:SEED")
-        found: World = world(seed=int(seed or (own[0] if own else 0)), **size)
+        found: World = world(seed=_number(name, seed, group), **size)
         return found
 
     return make_one
+
+
+def _number(name: str, said: str, group: str) -> int:
+    """Return the seed that was said, else the number that a group's name ends in."""
+    own = re.search(r"[0-9]{1,9}$", group)
+    if not said and own is None:
+        raise DataError(f"group {group!r} does not end in a seed", hint=f"Say the seed: {name}:SEED")
+    return int(said or (own[0] if own else 0))
+
+
+def _science(task: str, variation: str, horizon: int | None) -> MakeWorld:
+    size: dict[str, Any] = {} if horizon is None else {"horizon": horizon}
+    return lambda group: ScienceWorld(task, _number(f"scienceworld:{task}", variation, group), **size)
 
 
 def _gymnasium(name: str, horizon: int | None) -> MakeWorld:
