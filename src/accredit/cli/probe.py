@@ -141,10 +141,10 @@ def _check_words(want: str | None, context: str, out: str) -> None:
     """Refuse words that no model could mend, before one is loaded and hours of it are lost."""
     from accredit.signals import asks_belief
     from accredit.signals.contexts import field_of
+    from accredit.signals.job import check_target
     from accredit.signals.request import Want
-    from accredit.store.kinds import file_kind
 
-    file_kind(out)
+    check_target(out)
     for name in context.split(","):
         if name != "sampled":
             field_of(name)

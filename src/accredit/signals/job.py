@@ -23,9 +23,20 @@ from accredit.signals.batching import buckets, packed
 from accredit.signals.request import Backend, ProbeRequest
 from accredit.store.batches import save_batch
 from accredit.store.journal import LineJournal
+from accredit.store.kinds import file_kind
 from accredit.typing import Array
 
-__all__ = ["SCHEMA", "Answers", "Progress", "Unit", "finish", "run", "scoring_units", "units_digest"]
+__all__ = [
+    "SCHEMA",
+    "Answers",
+    "Progress",
+    "Unit",
+    "check_target",
+    "finish",
+    "run",
+    "scoring_units",
+    "units_digest",
+]
 
 SCHEMA = "accredit.probe-journal/1"
 Progress: TypeAlias = Callable[[int, int, str], None]
@@ -129,6 +140,15 @@ def _scoring(backend: Backend, requests: Sequence[ProbeRequest]) -> Unit:
         return [(scores.key, scores.arrays()) for scores in backend.score(requests)]
 
     return Unit(tuple(r.key for r in requests), sum(r.ids.size for r in requests), work)
+
+
+def check_target(out: str | Path) -> None:
+    """Refuse a name that `finish` could not write to, before anything is asked.
+
+    Raises:
+        StoreError: if the name does not say the kind of file.
+    """
+    file_kind(out)
 
 
 def finish(batch: Batch, out: str | Path, journal: str | Path) -> None:
