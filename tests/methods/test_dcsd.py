@@ -224,9 +224,10 @@ def made(draw: st.DrawFn, name: str) -> dict[str, Any]:
     st.sampled_from([0.0, 1.0, -2.0]),
     st.none() | st.just(0.7),
     st.sampled_from([0.0, 0.2]),
+    st.sampled_from([1, 1 << 14]),
 )
 def test_equals_plain_loops(
-    a: dict[str, Any], b: dict[str, Any], reward: float, beta: float | None, eps_w: float
+    a: dict[str, Any], b: dict[str, Any], reward: float, beta: float | None, eps_w: float, piece: int
 ) -> None:
     extra = {
         "id": "c",
@@ -235,7 +236,9 @@ def test_equals_plain_loops(
         "steps": [{"hidden": [[1.0] * 3], "logprobs": [0], "logprobs_teacher": [0]}],
     }
     records = [a | {"reward": reward}, b | {"reward": 0.0}, extra]
-    credit = run(records, beta=beta, eps_w=eps_w)
+    with pytest.MonkeyPatch.context() as patch:  # volumes one by one, or together
+        patch.setattr("accredit.methods.dcsd._PIECE", piece)
+        credit = run(records, beta=beta, eps_w=eps_w)
     for r, (record, a_tau) in enumerate(((a, reward / 2), (b, -reward / 2))):
         for got, wanted in zip(
             credit.tokens_by_rollout()[r], oracle(record, a_tau, beta, eps_w), strict=True

@@ -25,7 +25,7 @@ from accredit.typing import Array, BoolArray, Floats, Ints
 
 __all__ = ["dcsd"]
 
-_PIECE = 1 << 12  # tokens of short rollouts whose volumes are taken together
+_PIECE = 1 << 14  # tokens of rollouts whose volumes are taken together
 
 
 @dataclass(frozen=True, slots=True)
