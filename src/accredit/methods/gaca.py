@@ -14,7 +14,13 @@ from accredit.index import GroupStats, Index, rollout_term, visit_term
 from accredit.methods._hindsight import step_means
 from accredit.methods._params import bounded, choice
 from accredit.methods._registry import method
-from accredit.methods.gigpo import StateGroupParams, episode_stats, missing_states, normalised
+from accredit.methods.gigpo import (
+    StateGroupParams,
+    episode_advantage,
+    episode_stats,
+    missing_states,
+    normalised,
+)
 from accredit.typing import Array, Floats
 
 __all__ = ["fit_mixture", "gaca"]
@@ -67,8 +73,7 @@ def gaca(index: Index, params: Params) -> Parts:
     """
     counted = index.counted_R(params.truncated, params.incomplete)
     episode = episode_stats(index, counted, "rollouts")
-    raw = np.where(episode.alone, episode.values, 0.0) if params.singleton == "raw" else 0.0
-    per_rollout = normalised(episode, params) + raw
+    per_rollout = episode_advantage(episode, params)
     visits = GroupStats(
         index.return_S(params.gamma), index.anchor_S, index.n_anchors, counted[index.rollout_S]
     )

@@ -26,7 +26,14 @@ from accredit.methods._params import GroupParams, bounded, choice, flag
 from accredit.methods._registry import method
 from accredit.typing import BoolArray, Floats, Ints
 
-__all__ = ["StateGroupParams", "episode_stats", "gigpo", "missing_states", "normalised"]
+__all__ = [
+    "StateGroupParams",
+    "episode_advantage",
+    "episode_stats",
+    "gigpo",
+    "missing_states",
+    "normalised",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,18 @@ def normalised(stats: GroupStats, params: StateGroupParams, floor: float = 0.0) 
     return np.divide(stats.centred, scale + params.eps, out=np.zeros_like(stats.centred), where=scale > floor)
 
 
+def episode_advantage(stats: GroupStats, params: StateGroupParams, floor: float = 0.0) -> Floats:
+    """Return episode scores against their group; a group of one as ``singleton`` says.
+
+    Args:
+        stats: of `episode_stats`.
+        params: mode, eps and singleton.
+        floor: deviations up to this give 0.
+    """
+    found = normalised(stats, params, floor)
+    return np.where(stats.alone, stats.values, found) if params.singleton == "raw" else found
+
+
 def episode_stats(index: Index, counted: BoolArray, over: str) -> GroupStats:
     """Return the statistics of episode scores, over rollouts ``[R]`` or step rows ``[S]``.
 
@@ -90,13 +109,6 @@ def missing_states(index: Index) -> int:
     if column is None or column.valid is None:
         return 0
     return int((~column.valid).sum())
-
-
-def _episode(stats: GroupStats, params: Params) -> Floats:
-    found = normalised(stats, params, params.std_floor)
-    if params.singleton == "raw":
-        found = np.where(stats.alone, stats.values, found)
-    return found
 
 
 def _anchors(index: Index, params: Params) -> Ints:
@@ -152,7 +164,7 @@ def gigpo(index: Index, params: Params) -> Parts:
     """
     counted = index.counted_R(params.truncated, params.incomplete)
     episode = episode_stats(index, counted, params.episode_stats)
-    per_row = _episode(episode, params)
+    per_row = episode_advantage(episode, params, params.std_floor)
     per_row = per_row if params.episode_stats == "steps" else per_row[index.rollout_S]
     anchors = _anchors(index, params)
     n = int(anchors.max(initial=-1)) + 1

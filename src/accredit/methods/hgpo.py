@@ -14,7 +14,7 @@ from accredit.data import Explanation, Parts, Term
 from accredit.index import GroupStats, Index, first_seen, visit_term
 from accredit.methods._params import bounded, choice, flag
 from accredit.methods._registry import method
-from accredit.methods.gigpo import StateGroupParams, episode_stats, missing_states, normalised
+from accredit.methods.gigpo import StateGroupParams, episode_advantage, episode_stats, missing_states
 from accredit.typing import Floats, Ints
 
 __all__ = ["hgpo", "history_groups"]
@@ -74,10 +74,7 @@ def _advantage(stats: GroupStats, params: Params) -> Floats:
 def _base(index: Index, params: Params) -> tuple[Floats, GroupStats]:
     counted = index.counted_R(params.truncated, params.incomplete)
     stats = episode_stats(index, counted, "steps")
-    found = normalised(stats, params)
-    if params.singleton == "raw":
-        found = np.where(stats.alone, stats.values, found)
-    return found, stats
+    return episode_advantage(stats, params), stats
 
 
 @method(
