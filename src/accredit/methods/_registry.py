@@ -79,12 +79,13 @@ def method(
         loss: the term of `accredit.losses` that a trainer is to add beside the advantages.
 
     Raises:
-        ParamError: if the id is taken or a parameter's name belongs to `assign`.
+        ParamError: if the id or an alias is taken, or a parameter's name belongs to `assign`.
     """
 
     def register(function: F) -> F:
-        if id in _METHODS or id in _ALIASES:
-            raise ParamError(f"method id {id!r} is taken")
+        for name in (id, *(aliases or {})):
+            if name in _METHODS or name in _ALIASES:
+                raise ParamError(f"method name {name!r} is taken", hint="Choose another id or alias")
         card = MethodCard(
             id,
             title,
