@@ -23,7 +23,7 @@ entropies = st.one_of(st.sampled_from([0.0, 0.25, 1.0, 3.0]), st.floats(0, 8, wi
 def told(draw: st.DrawFn, rewards: tuple[float, ...] = (0.0, 1.0), max_groups: int = 3) -> list[Record]:
     """Rollouts of several groups: entropies, ids, logprobs; some steps empty, some things not trained."""
     found = []
-    for r in range(draw(st.integers(1, 7))):
+    for r in range(draw(st.integers(1, 5))):
         steps = [_step(draw) for _ in range(draw(st.integers(1, 3)))]
         record: Record = {"id": f"r{r}", "group": f"g{draw(st.integers(0, max_groups - 1))}", "steps": steps}
         record["reward"] = draw(st.sampled_from([*rewards, *rewards, None]))
@@ -38,7 +38,7 @@ def told(draw: st.DrawFn, rewards: tuple[float, ...] = (0.0, 1.0), max_groups: i
 
 
 def _step(draw: st.DrawFn) -> Record:
-    n = draw(st.integers(0, 4))
+    n = draw(st.integers(0, 3))
     step: Record = {
         "state": draw(st.sampled_from("ab")),
         "tokens": draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)),
