@@ -376,5 +376,16 @@ def explain(credit: Credit, rollout: str, step: int) -> Explanation:
         credit: from `assign`.
         rollout: rollout id.
         step: 0-based step.
+
+    Returns:
+        Terms that add up to the step's credit, each with its formula and the rollouts or visits compared.
+
+    Raises:
+        DataError: if there is no such rollout or step, or the method gives a table instead.
+
+    Example:
+        >>> records = [{"id": i, "group": "g", "reward": r, "steps": [{}]} for i, r in (("a", 1), ("b", 0))]
+        >>> explain(assign(records, "dr-grpo"), "a", 0).terms[0].formula
+        '(score 1 - mean 0.5 of 2)'
     """
     return credit.explain(rollout, step)
