@@ -24,7 +24,7 @@ demo: .venv/core
 	.venv/bin/accredit demo
 
 test: .venv/dev
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(V) -m pytest -q -n 2 -m "not slow" --ignore=tests/slow --doctest-modules tests src
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(V) -m pytest -q -n 2 --dist worksteal -m "not slow" --ignore=tests/slow --doctest-modules tests src
 
 test-all: test test-slow test-verl test-trainers
 
