@@ -120,6 +120,7 @@ def test_an_episode_is_cut_at_its_horizon_and_levels_are_named() -> None:
     world = BabyAIWorld(3, horizon=2)
     world.reset(0)
     assert [(0.0, False), (0.0, True)] == [world.step("turn left")[1:] for _ in range(2)]
+    assert world.cut()
     with pytest.raises(ParamError, match="over"):
         world.step("turn left")
     with pytest.raises(ParamError, match="BabyAI-GoToLocal-v0"):

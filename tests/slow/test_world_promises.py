@@ -52,6 +52,18 @@ def test_fidelity_passes_and_continuations_work(make) -> None:
         assert 1 == len(set(continued(make, same, scripted(actions))[0].rewards.tolist()))
 
 
+def test_an_episode_that_its_horizon_ended_is_cut_off_and_one_that_was_won_is_not(tmp_path) -> None:
+    game = partial(TextWorldGame, game_file("promises", SIZES, tmp_path), horizon=2)
+    asked = [Request(Place("g", "start"), k=8)]
+    assert {"truncated"} == {o.status for o in continued(game, asked)[0].outcomes}
+    lake = partial(GymWorld, "FrozenLake-v1", max_episode_steps=9)
+    ends = {
+        (o.steps < 9, o.status) for o in continued(lake, [Request(Place("g", "start"), k=60)])[0].outcomes
+    }
+    assert {(True, "finished"), (False, "truncated")} <= ends
+    assert (True, "truncated") not in ends
+
+
 def test_gymnasium_environments_are_made_by_name() -> None:
     batch = Batch.from_records([{"id": "a", "group": "g", "steps": []}])
     world = world_named("gym:FrozenLake-v1", batch)("g")

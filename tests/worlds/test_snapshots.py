@@ -106,6 +106,26 @@ def test_fidelity_passes_and_continuations_work(kind) -> None:
     assert len(set(answer.rewards.tolist())) == 1  # all that is left is drawn, in whatever order
 
 
+class Clocked(Urn):
+    """Says that it is over at its third draw, and that this is a limit of its own."""
+
+    def step(self, action: str) -> tuple[str, float, bool]:
+        seen, reward, over = super().step(action)
+        return seen, reward, over or self.cut()
+
+    def cut(self) -> bool:
+        return len(self.drawn) >= 3
+
+
+@pytest.mark.parametrize("kind", [Deepcopy, Transcript])
+def test_an_episode_that_a_limit_ended_is_truncated(kind) -> None:
+    actions = ["draw"] * 8
+    answer = continued(lambda: kind(Clocked()), [Request(Place("g", "start"), k=3)], scripted(actions))[0]
+    assert {(3, "truncated")} == {(o.steps, o.status) for o in answer.outcomes}
+    whole = continued(KINDS["deepcopy"], [Request(Place("g", "start"), k=3)], scripted(actions))[0]
+    assert {"finished"} == {o.status for o in whole.outcomes}
+
+
 def test_a_transcript_that_leads_elsewhere_is_refused() -> None:
     class Drifting(Urn):
         """Its chance does not follow the seed."""

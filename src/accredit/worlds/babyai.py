@@ -90,6 +90,10 @@ class BabyAIWorld:
         """Return the rest of the horizon."""
         return int(self._env.max_steps - self._env.step_count)
 
+    def cut(self) -> bool:
+        """Return whether the horizon alone ended the episode."""
+        return self._over and not self._done
+
     def reseed(self, seed: int) -> None:
         """Nothing here is left to chance."""
 

@@ -109,19 +109,20 @@ class GymWorld:
         self._env = gymnasium.make(name, **options) if isinstance(name, str) else name
         self._key = key
         self._seen: Any = None
-        self._over, self._taken = True, 0
+        self._over, self._cut, self._taken = True, False, 0
         self.cost = Cost()
 
     def reset(self, seed: int) -> str:
         """Begin an episode."""
         self._seen, _ = self._env.reset(seed=seed)
-        self._over, self._taken = False, 0
+        self._over, self._cut, self._taken = False, False, 0
         return self.key()
 
     def step(self, action: str) -> tuple[str, float, bool]:
         """Take an action, by its number."""
         self._seen, reward, ended, cut, _ = self._env.step(int(action))
-        self._over, self._taken = bool(ended or cut), self._taken + 1
+        self._over, self._cut = bool(ended or cut), bool(cut and not ended)
+        self._taken += 1
         self.cost.environment_steps += 1
         return self.key(), float(reward), self._over
 
@@ -133,6 +134,10 @@ class GymWorld:
         """Return the rest of the environment's own limit of steps, if it has one."""
         limit = self._env.spec.max_episode_steps if self._env.spec is not None else None
         return None if limit is None else limit - self._taken
+
+    def cut(self) -> bool:
+        """Return whether the environment truncated the episode."""
+        return self._cut
 
     def reseed(self, seed: int) -> None:
         """Give the environment's generator a new seed."""
@@ -149,10 +154,10 @@ class GymWorld:
     def snapshot(self) -> Any:
         """Return a deep copy of the environment and the last observation."""
         self.cost.snapshots += 1
-        return copy.deepcopy((self._env, self._seen, self._over, self._taken))
+        return copy.deepcopy((self._env, self._seen, self._over, self._cut, self._taken))
 
     def restore(self, token: Any) -> str:
         """Go back to a snapshot, which stays usable."""
         self.cost.restores += 1
-        self._env, self._seen, self._over, self._taken = copy.deepcopy(token)
+        self._env, self._seen, self._over, self._cut, self._taken = copy.deepcopy(token)
         return self.key()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
-__all__ = ["Cost", "SharedWorld", "World", "agent_of"]
+__all__ = ["Cost", "LimitedWorld", "SharedWorld", "World", "agent_of", "was_cut"]
 
 
 @dataclass(slots=True)
@@ -111,6 +111,15 @@ class SharedWorld(Protocol):
         ...
 
 
+@runtime_checkable
+class LimitedWorld(Protocol):
+    """A world whose step limit is none of its rules: it says when that alone ended an episode."""
+
+    def cut(self) -> bool:
+        """Return whether the episode is over because of the step limit."""
+        ...
+
+
 def agent_of(world: World) -> str:
     """Return who decides in a world's present state; "" where only one agent plays.
 
@@ -126,3 +135,13 @@ def agent_of(world: World) -> str:
     """
     told = getattr(world, "agent", None)  # isinstance(world, SharedWorld) takes a third of a played step
     return str(told()) if callable(told) else ""
+
+
+def was_cut(world: World) -> bool:
+    """Return whether a world's episode was cut off by its step limit; False where it does not say.
+
+    Args:
+        world: any.
+    """
+    told = getattr(world, "cut", None)
+    return bool(told()) if callable(told) else False

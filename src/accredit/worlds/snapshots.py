@@ -71,6 +71,11 @@ class _Played:
         """Return after how many more steps the episode ends."""
         return self._play.steps_left()
 
+    def cut(self) -> bool:
+        """Return whether the environment says that its step limit alone ended the episode."""
+        told = getattr(self._play, "cut", None)
+        return bool(told()) if callable(told) else False
+
     def reseed(self, seed: int) -> None:
         """Give the rest of the episode another chance."""
         self._play.reseed(seed)

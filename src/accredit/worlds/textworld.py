@@ -158,6 +158,10 @@ class TextWorldGame:
         """Return the rest of the horizon."""
         return self._horizon - len(self._given)
 
+    def cut(self) -> bool:
+        """Return whether the horizon alone ended the episode."""
+        return self._over and not self._done
+
     def reseed(self, seed: int) -> None:
         """Nothing here is left to chance."""
 

@@ -15,7 +15,7 @@ from accredit.signals.continuation.restorers import RestoreFailed, Restorer
 from accredit.signals.continuation.seeds import generator, prf
 from accredit.worlds import World
 from accredit.worlds.acting import Actor, Choice, Scene
-from accredit.worlds.protocol import agent_of
+from accredit.worlds.protocol import agent_of, was_cut
 
 __all__ = ["Ending", "Job", "Player", "Scorer"]
 
@@ -277,7 +277,7 @@ class Player:
     def _ended(self, run: _Run) -> Outcome | None:
         options = run.world.actions()
         if run.over or (options is not None and not options):
-            return _outcome(run, "finished")
+            return _outcome(run, "truncated" if was_cut(run.world) else "finished")
         late = self._seconds is not None and time.perf_counter() - run.began > self._seconds
         most = run.job.request.max_tokens
         spent = most is not None and run.tokens >= most
