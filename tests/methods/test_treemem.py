@@ -185,6 +185,15 @@ def test_the_price_of_a_long_memory_is_the_builders_alone() -> None:
         ac.assign(pipeline(R), "treemem", beta=0.5)
 
 
+def test_a_first_message_of_one_rollout_pays_the_whole_price() -> None:
+    """Seen failing with the mean over two rollouts at least."""
+    records = pipeline([[[1]], [[0, 1]], [[0]]], history_tokens=40)
+    priced = ac.assign(records, "treemem", path=FIRST, beta=0.5)
+    c = np.array([1.0, 0.5, 0.0]) - 0.5 * np.array([10.0, 20.0, 30.0]) / 40
+    want = (c - c.mean()) / (c.std() + 1e-8)
+    np.testing.assert_allclose(priced.steps.reshape(-1, 3)[[0, 1, 3], 0], want, rtol=1e-9)
+
+
 def test_paths_that_cannot_be_are_refused() -> None:
     with pytest.raises(DataError, match="only 2"):
         ac.assign(pipeline(R), "treemem", path={"0": [5]})
