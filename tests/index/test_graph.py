@@ -237,6 +237,12 @@ def test_unscored_rollouts_give_no_edges() -> None:
     assert not graph.at_steps(graph.solve(0.5))[11:].any()
 
 
+def test_coverage_counts_rollouts_that_feed_a_value() -> None:
+    graph = graph_of(records(EXAMPLE))
+    assert values_by_state(graph, graph.coverage(0)) == {"A": 4, "B": 3, "C": 2, "D": 2}
+    assert values_by_state(graph, graph.coverage()) == {"A": 4, "B": 4, "C": 2, "D": 2}
+
+
 def test_step_rewards_enter_where_asked() -> None:
     rows = records([("a", 0, "A go B go"), ("b", 0, "A no")])
     rows[0]["steps"][1]["reward"] = 2.0

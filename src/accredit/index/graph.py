@@ -261,6 +261,25 @@ class StateGraph:
         found[self.step_E] = values_E
         return found
 
+    def coverage(self, depth: int | None = None) -> Ints:
+        """Return the number of distinct rollouts whose outcome feeds each node's value ``[N]``.
+
+        Args:
+            depth: number of backups of the visit means; None = until nothing changes; 0 = the
+                rollouts that visit the node.
+        """
+        rollout_E = self.index.rollout_S[self.step_E]
+        visits = (np.ones(rollout_E.size), (self.src_E, rollout_E))
+        reach = (sparse.csr_array(visits, shape=(self.n, len(self.index.batch))) > 0).astype(np.float64)
+        ways = (np.ones(self.src_E.size), (self.src_E, self.dst_E))
+        links = sparse.csr_array(ways, shape=(self.n, self.n))
+        before, rounds = -1, 0
+        while reach.nnz != before and (depth is None or rounds < depth):
+            before, rounds = reach.nnz, rounds + 1
+            reach = ((reach + links @ reach) > 0).astype(np.float64)
+        found: Ints = np.diff(reach.indptr).astype(np.int64)
+        return found
+
 
 class _Build:
     """Numbers the nodes and decides where each rollout's last edge goes."""
