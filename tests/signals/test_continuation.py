@@ -71,6 +71,19 @@ def places(n: int) -> list[Place]:
 # --- seeds -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("slots", [1, 2, 5])
+def test_there_are_never_more_worlds_than_slots(slots: int) -> None:
+    """A bug: one more job was begun after each step, however many ran; a world can be a JVM."""
+    task, made = task_of(), list[str]()
+
+    def world(group: str) -> TabularWorld:
+        made.append(group)
+        return TabularWorld(task)
+
+    Engine(Alone(Player(Replay(world), {"actor": UniformActor()}, slots=slots))).run([Request(START, k=30)])
+    assert slots == len(made)
+
+
 def test_results_do_not_depend_on_order_slots_workers_or_cache() -> None:
     asked = [Request(p, k=5) for p in places(4)]
     alone = rewards(Engine(Alone(player_of(slots=1))).run(asked))

@@ -145,14 +145,12 @@ class Player:
         """
         waiting, running = iter(jobs), list[_Run]()
         while True:
-            for job in waiting:
+            while len(running) < self._slots and (job := next(waiting, None)) is not None:
                 begun = self._begin(job)
                 if isinstance(begun, Outcome):
                     yield job.id, begun
                 else:
                     running.append(begun)
-                if len(running) >= self._slots:
-                    break
             if not running:
                 return
             still = []
