@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import accredit as ac
@@ -24,6 +25,15 @@ def test_hapo_and_eapo_contradict_each_other_on_failures_only():
     assert list(found.notes) == found.to_dict()["notes"]
     assert FAILURES in repr(found)
     assert "--truth" in repr(found)
+
+
+def test_who_gave_the_truth_is_not_told_to_give_it(tmp_path):
+    truth = tmp_path / "truth.jsonl"
+    rows = [{"rollout": n, "step": t, "advantage": a} for n, a in (("a", 0.5), ("b", -0.5)) for t in (0, 1)]
+    truth.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = ac.compare(ROLLOUTS, ["hapo", "eapo"], n_boot=0, truth=truth)
+    assert FAILURES in repr(found)
+    assert "--truth" not in repr(found)
 
 
 def test_empg_contradicts_hapo_on_both():

@@ -39,7 +39,8 @@ def comparison_blocks(document: Mapping[str, Any], worst: int = 10) -> list[Tabl
         blocks += [Line(""), _worst(told[0], worst)]
     if document["notes"]:
         blocks += [Line(""), *map(Line, document["notes"])]
-        blocks.append(Line("Only true advantages (--truth) tell which rule fits these rollouts"))
+        if not document.get("truth"):
+            blocks.append(Line("Only true advantages (--truth) tell which rule fits these rollouts"))
     if document["unable"]:
         rows = [(u["label"], u["reason"]) for u in document["unable"]]
         blocks += [Line(""), Table("Could not run", ("method", "why"), rows, widest=300)]
