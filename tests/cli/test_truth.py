@@ -103,6 +103,17 @@ def test_a_plan_buys_nothing(accredit, rollouts):
     assert "193 continuations of each of 2 sides" in said.err
 
 
+def test_a_plan_refuses_a_world_that_there_is_none_of_and_says_what_is_not_known(accredit, rollouts):
+    out = rollouts.with_name("truth.parquet")
+    made = ["truth", rollouts, "--policy", "uniform", "--plan", "-o", out]
+    for sides in ([], ["--continuations", "4"]):
+        said = accredit(*made, "--world", "nosuch", *sides)
+        assert (said.code, "no world 'nosuch'" in said.err) == (2, True)
+    said = accredit(*made, "--world", "tests.cli.test_truth:world_of_rooms")
+    assert (said.code, out.exists()) == (0, False)
+    assert "the world is explored once a group" in said.err
+
+
 def test_the_verb_shows_tables(accredit, rollouts):
     out = rollouts.with_name("truth.parquet")
     world = "tests.cli.test_truth:world_of_rooms"

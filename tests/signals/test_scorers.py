@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from accredit.errors import ParamError
 from accredit.planners import Place, Request
 from accredit.signals.continuation import Alone, Ending, Engine, Player, Replay, Workers
 from accredit.worlds import TabularWorld, make
@@ -83,10 +84,13 @@ def test_what_cannot_be_scored_is_no_outcome_and_never_zero(
     rule: Callable[[Ending], float], reason: str
 ) -> None:
     broken = Rule(rule)
-    [answer] = Engine(Alone(player_of(broken, retries=2))).run(ASKED)
+    engine = Engine(Alone(player_of(broken, retries=2)))
+    [answer] = engine.run(ASKED)
     assert [] == answer.rewards.tolist()
     assert {"infra_error"} == {o.status for o in answer.outcomes}
     assert all(reason in o.reason for o in answer.outcomes)
+    assert min(o.steps for o in answer.outcomes) > 0
+    assert sum(o.steps for o in answer.outcomes) == engine.ledger.physical.environment_steps
     assert 12 * 3 == broken.asked
 
 
@@ -99,3 +103,9 @@ def test_a_scorer_that_fails_for_a_moment_changes_nothing() -> None:
 
     steady = Engine(Alone(player_of(Rule(steps)))).run(ASKED)[0].rewards.tolist()
     assert steady == Engine(Alone(player_of(Flaky(steps)))).run(ASKED)[0].rewards.tolist()
+
+
+def test_a_scorer_needs_a_version() -> None:
+    for wrong in (5, object()):
+        with pytest.raises(ParamError, match="version"):
+            player_of(wrong)  # type: ignore[arg-type]

@@ -166,7 +166,9 @@ def _continued(
     from accredit.views.tables import show
 
     if not re.fullmatch(r"[0-9]{1,4}(,[0-9]{1,4})*", budgets):
-        raise ParamError(f"--continue takes whole numbers, got {budgets!r}", hint="--continue 4,16,64")
+        raise ParamError(
+            f"--continue takes whole numbers up to 9999, got {budgets!r}", hint="--continue 4,16,64"
+        )
     asked = [int(k) for k in budgets.split(",")]
     with progress("bench") as tell:
         found = continued(ac.read(file), tables, asked, _chosen(methods), name=name, seed=seed, progress=tell)

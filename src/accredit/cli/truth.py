@@ -101,7 +101,7 @@ def command(
     import numpy as np
 
     import accredit as ac
-    from accredit.oracle.named import check_endpoint
+    from accredit.oracle.named import check_endpoint, world_named
     from accredit.oracle.tables import save_tables
     from accredit.oracle.truths import check_target
     from accredit.signals.continuation import Budget
@@ -122,6 +122,9 @@ def command(
         more["steps"] = np.unique(np.linspace(0, batch.n_steps - 1, n).astype(np.int64))
         note(f"{n} steps, {k} continuations of each of 2 sides: at most {2 * n * k} continuations")
     if only_plan:
+        world_named(world, batch, horizon=horizon)  # refuses a name that means none
+        if k is None:
+            note("exact: the world is explored once a group; how many states it has shows only then")
         return
     if journal is not None:
         keep_this_command(journal)

@@ -134,6 +134,11 @@ class Player:
     ) -> None:
         if slots < 1 or retries < 0:
             raise ParamError(f"slots must be >= 1 and retries >= 0, got {slots} and {retries}")
+        if scorer is not None and not isinstance(getattr(scorer, "version", None), str):
+            raise ParamError(
+                f"the scorer ({type(scorer).__name__}) has no version",
+                hint="Give it a text `version`: outcomes of another version are bought anew",
+            )
         self.restorer, self.actors, self.scorer = restorer, actors, scorer
         self._slots, self._retries, self._seconds = slots, retries, seconds
 
@@ -270,7 +275,7 @@ class Player:
                 if isfinite(reward):
                     return replace(outcome, reward=reward)
                 reason = f"the scorer returned {reward}"
-        return _failed(run.job, "infra_error", reason, run.began)
+        return replace(outcome, status="infra_error", reward=None, reason=reason)  # its steps were taken
 
     def _ended(self, run: _Run) -> Outcome | None:
         options = run.world.actions()
